@@ -1,0 +1,194 @@
+"""Anchors: point regressors whose mean the experts correct.
+
+A boosted anchor is fitted on TR with many stages; the stage with the lowest RMSE on VA is selected. Its first part,
+cut at that stage, gives the anchor of phase 1 (TR, VA); a refit of so many stages on TV gives the anchor of phase 2
+(TV, CAL, TEST). Other regressors are just fitted, on TR and again on TV.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from anchormoe.config import AnchorConfig, AnchorKind
+from anchormoe.errors import UserError
+from anchormoe.splits import Split
+
+
+@dataclass(frozen=True)
+class AnchorMeans:
+    """Anchor values in original units; stage is None for anchors that have no stages."""
+
+    stage: int | None
+    tr: np.ndarray
+    va: np.ndarray
+    tv: np.ndarray
+    cal: np.ndarray
+    test: np.ndarray
+
+
+class BoostedModel(Protocol):
+    def staged_rmse(self) -> np.ndarray:
+        """RMSE on the validation rows after each stage."""
+
+    def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
+        """Mean from the first so many stages."""
+
+
+def anchor_means(config: AnchorConfig, X: np.ndarray, y: np.ndarray, split: Split, *, seed: int) -> AnchorMeans:
+    """Select, fit and evaluate the anchor on the rows of one split."""
+    stage: int | None = None
+    if config.kind is AnchorKind.none:
+        predict_sub = predict_final = _zeros
+    elif config.kind is AnchorKind.sklearn:
+        predict_sub = _regressor(config, seed).fit(X[split.tr], y[split.tr]).predict
+        predict_final = _regressor(config, seed).fit(X[split.tv], y[split.tv]).predict
+    else:
+        fit = _BOOSTED[config.kind]
+        sub = fit(config, X[split.tr], y[split.tr], config.stages, seed, validation=(X[split.va], y[split.va]))
+        stage = 1 + int(np.argmin(sub.staged_rmse()))
+        final = fit(config, X[split.tv], y[split.tv], stage, seed, validation=None)
+        predict_sub = _at_stage(sub, stage)
+        predict_final = _at_stage(final, stage)
+    return AnchorMeans(
+        stage=stage,
+        tr=predict_sub(X[split.tr]),
+        va=predict_sub(X[split.va]),
+        tv=predict_final(X[split.tv]),
+        cal=predict_final(X[split.cal]) if len(split.cal) else np.empty(0),
+        test=predict_final(X[split.test]),
+    )
+
+
+def _zeros(X: np.ndarray) -> np.ndarray:
+    return np.zeros(len(X))
+
+
+def _at_stage(model: BoostedModel, stage: int) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda X: np.asarray(model.predict(X, stages=stage), dtype=np.float64)
+
+
+Validation = tuple[np.ndarray, np.ndarray] | None
+
+
+class _Gbdt:
+    """scikit-learn's exact trees: the anchor of the published runs."""
+
+    def __init__(
+        self, config: AnchorConfig, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
+    ) -> None:
+        from sklearn.ensemble import GradientBoostingRegressor
+
+        self.model = GradientBoostingRegressor(n_estimators=stages, random_state=seed, **config.params).fit(X, y)
+        self.validation = validation
+
+    def staged_rmse(self) -> np.ndarray:
+        assert self.validation is not None
+        X, y = self.validation
+        return np.array([np.sqrt(np.mean((y - mean) ** 2)) for mean in self.model.staged_predict(X)])
+
+    def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
+        # Stages are sequential, so the first ones of a long fit are the short fit.
+        self.model.estimators_ = self.model.estimators_[:stages]
+        return self.model.predict(X)
+
+
+class _XGBoost:
+    """Fitted to the z-scored target: XGBoost drops splits whose gain is under an absolute 1e-6, which on a target as
+    small as Naval's (standard deviation 0.015) would stop the trees early."""
+
+    def __init__(
+        self, config: AnchorConfig, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
+    ) -> None:
+        import xgboost
+
+        self.evaluation: dict[str, dict[str, list[float]]] = {}
+        self.matrix = xgboost.DMatrix
+        self.y_mean, self.y_std = y.mean(), y.std() or 1.0
+        parameters = {"objective": "reg:squarederror", "nthread": 1, "seed": seed, **config.params}
+        evals = []
+        if validation is not None:
+            evals = [(xgboost.DMatrix(validation[0], self._to_z(validation[1])), "validation")]
+        self.model = xgboost.train(
+            parameters,
+            xgboost.DMatrix(X, self._to_z(y)),
+            stages,
+            evals=evals,
+            evals_result=self.evaluation,
+            verbose_eval=False,
+        )
+
+    def _to_z(self, y: np.ndarray) -> np.ndarray:
+        return (y - self.y_mean) / self.y_std
+
+    def staged_rmse(self) -> np.ndarray:
+        """In units of the training target's standard deviation, which leaves the best stage where it is."""
+        return np.array(self.evaluation["validation"]["rmse"])
+
+    def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
+        mean_z = self.model.predict(self.matrix(X), iteration_range=(0, stages))
+        return mean_z.astype(np.float64) * self.y_std + self.y_mean
+
+
+class _LightGBM:
+    def __init__(
+        self, config: AnchorConfig, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
+    ) -> None:
+        try:
+            import lightgbm
+        except ImportError:
+            raise UserError("anchor=lightgbm needs the lightgbm package: pip install 'anchormoe[anchors]'") from None
+
+        parameters = {
+            "objective": "regression",
+            "metric": "rmse",
+            "num_threads": 1,
+            "deterministic": True,
+            "seed": seed,
+            "verbosity": -1,
+            **config.params,
+        }
+        train = lightgbm.Dataset(X, y)
+        self.evaluation: dict[str, Any] = {}
+        self.model = lightgbm.train(
+            parameters,
+            train,
+            stages,
+            valid_sets=[] if validation is None else [lightgbm.Dataset(*validation, reference=train)],
+            valid_names=[] if validation is None else ["validation"],
+            callbacks=[lightgbm.record_evaluation(self.evaluation)],
+        )
+
+    def staged_rmse(self) -> np.ndarray:
+        return np.array(self.evaluation["validation"]["rmse"])
+
+    def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
+        return self.model.predict(X, num_iteration=stages)
+
+
+_BOOSTED: dict[AnchorKind, Callable[..., BoostedModel]] = {
+    AnchorKind.gbdt: _Gbdt,
+    AnchorKind.xgboost: _XGBoost,
+    AnchorKind.lightgbm: _LightGBM,
+}
+
+
+def _regressor(config: AnchorConfig, seed: int) -> Any:
+    """An instance of the class that config.target names, seeded if it takes a seed."""
+    assert config.target is not None
+    module_name, _, class_name = config.target.rpartition(".")
+    try:
+        regressor_class = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(
+            f"anchor.target must be the import path of a scikit-learn regressor, received {config.target}: {error}"
+        ) from None
+    parameters = dict(config.params)
+    if "random_state" in inspect.signature(regressor_class).parameters:
+        parameters.setdefault("random_state", seed)
+    return regressor_class(**parameters)

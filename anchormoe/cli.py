@@ -1,0 +1,40 @@
+"""anchormoe-bench: run (the default), tables, check, data. A user's mistake is one line on stderr and exit code 2."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+from anchormoe.errors import UserError
+
+
+def _run(arguments: list[str]) -> int:
+    from anchormoe.bench import main as bench
+
+    return bench(arguments)
+
+
+def _data(arguments: list[str]) -> int:
+    from anchormoe.data_command import main as data
+
+    return data(arguments)
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {"run": _run, "data": _data}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    command = COMMANDS.get(words[0]) if words else None
+    try:
+        return command(words[1:]) if command else _run(words)
+    except UserError as error:
+        print(f"anchormoe-bench: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("anchormoe-bench: interrupted; finished splits are stored, the same command goes on", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

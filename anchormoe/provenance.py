@@ -1,0 +1,83 @@
+"""Where a row came from: code, configuration, libraries, machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import platform
+import resource
+import subprocess
+from enum import Enum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from anchormoe import __version__
+from anchormoe.config import Config, RunRules
+
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch", "xgboost")
+
+
+def config_hash(config: Config) -> str:
+    """Over every setting that differs from the schema's default, so that a new setting leaves old hashes alone.
+
+    Where the data comes from does not count: its content is verified.
+    """
+    settings = _changed(config, Config())
+    settings.pop("data", None)
+    # Only the rules of the ablation at hand matter; what a protocol says of the others does not.
+    settings["protocol"] = {"name": config.protocol.name, "rules": _changed(config.rules, RunRules())}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _changed(value: Any, default: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        pairs = {name: (getattr(value, name), getattr(default, name)) for name in names}
+        return {name: _changed(mine, other) for name, (mine, other) in pairs.items() if mine != other}
+    return value.value if isinstance(value, Enum) else value
+
+
+@functools.cache
+def environment() -> dict[str, Any]:
+    """The same for all rows of a process."""
+    commit, dirty = _code_version()
+    return {
+        "code_version": commit,
+        "code_dirty": dirty,
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
+        "cpu": _cpu_model(),
+        "threads": 1,
+    }
+
+
+def peak_memory_mb() -> float:
+    """Of this process so far; a worker that did larger datasets before reports those."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _code_version() -> tuple[str, bool]:
+    """Commit and whether tracked code differs from it; the package version where there is no checkout."""
+    folder = Path(__file__).resolve().parent
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        return git("rev-parse", "--short=12", "HEAD"), bool(git("status", "--porcelain", "--", ".", "../conf"))
+    except (OSError, subprocess.CalledProcessError):
+        return __version__, False
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )

@@ -1,0 +1,207 @@
+"""The only wiring: one configuration and one split number to one stored row; many of them over worker processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import multiprocessing
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from anchormoe import store
+from anchormoe.config import Config, SeedRule
+from anchormoe.data import Dataset, load
+from anchormoe.errors import UserError
+from anchormoe.provenance import config_hash, environment, peak_memory_mb
+from anchormoe.splits import Split, inner_split, outer_split, subsample
+from anchormoe.store import Row
+
+
+@dataclass(frozen=True)
+class Task:
+    """One split of one configuration, and where its row goes."""
+
+    config: Config
+    split: int
+    path: Path
+
+    @property
+    def identity(self) -> Row:
+        return row_identity(self.config, self.split)
+
+
+def method_name(config: Config) -> str:
+    """The protocol may put another method in Anchor-MoE's place (the published Kin8nm row is such a case)."""
+    if config.method.name == "anchormoe":
+        return config.rules.methods.get(config.dataset.name, config.method.name)
+    return config.method.name
+
+
+def row_identity(config: Config, split: int) -> Row:
+    return {
+        "dataset": config.dataset.name,
+        "method": method_name(config),
+        "ablation": config.ablation,
+        "protocol": config.protocol.name,
+        "anchor": config.anchor.name,
+        "seed": config.seed,
+        "split": split,
+        "config_hash": config_hash(config),
+    }
+
+
+@functools.lru_cache(maxsize=2)
+def _load(name: str, variant: str | None, source: str, mirror: str | None) -> Dataset:
+    return load(name, variant=variant, source=source, mirror=mirror)
+
+
+def load_dataset(config: Config) -> Dataset:
+    """The dataset's variant that this protocol and ablation use, subsampled if so configured."""
+    variant = config.dataset.variant or config.rules.variants.get(config.dataset.name)
+    dataset = _load(config.dataset.name, variant, config.data.source.value, config.data.mirror)
+    if config.dataset.subsample is None:
+        return dataset
+    rows = subsample(len(dataset.y), config.dataset.subsample, config.seed)
+    return dataclasses.replace(dataset, X=dataset.X[rows], y=dataset.y[rows])
+
+
+def make_split(config: Config, num_rows: int, number: int) -> Split:
+    continued = config.dataset.name in config.rules.continued_stream
+    from_rows = None
+    if continued:
+        from_rows = len(_load(config.dataset.name, None, config.data.source.value, config.data.mirror).y)
+    train, test = outer_split(num_rows, number, config.seed, subsampled_from=from_rows)
+    return inner_split(
+        number,
+        train,
+        test,
+        inner_seed(config, number),
+        calibration_fraction=config.rules.calibration_fraction,
+        validation_fraction=config.rules.validation_fraction,
+    )
+
+
+def inner_seed(config: Config, number: int) -> int:
+    return config.seed + number if config.rules.inner_seed is SeedRule.per_split else config.seed
+
+
+def run_split(config: Config, number: int) -> Row:
+    """Config -> Dataset -> Split -> Outcome -> metrics -> Row. A failure of the method becomes a failed row."""
+    from anchormoe.methods import METHODS
+    from anchormoe.metrics import scores
+
+    dataset = load_dataset(config)
+    row: Row = {
+        **row_identity(config, number),
+        "variant": dataset.variant,
+        "num_rows": len(dataset.y),
+        "num_features": dataset.X.shape[1],
+        "data_sha256": dataset.sha256,
+    }
+    try:
+        split = make_split(config, len(dataset.y), number)
+        outcome = METHODS[method_name(config)](config, dataset, split, inner_seed=inner_seed(config, number))
+        metrics = scores(outcome, dataset.y[split.test])
+        if not all(math.isfinite(value) for value in metrics.values()):
+            raise ArithmeticError(f"metrics must be finite, received {metrics}")
+    except UserError:
+        raise
+    except Exception as error:  # one bad split must not stop a sweep; the row says what happened
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(frame.filename).name}:{frame.lineno}"
+        return {**row, "status": "failed", "error": f"{type(error).__name__}: {error} ({where})", **environment()}
+    return {
+        **row,
+        "status": "ok",
+        **metrics,
+        "anchor_stage": outcome.anchor_stage,
+        "epoch": outcome.epoch,
+        "calibration_a": outcome.calibration_a,
+        "calibration_b": outcome.calibration_b,
+        "scale_y": outcome.scale,
+        "fit_seconds": round(outcome.fit_seconds, 3),
+        "predict_seconds": round(outcome.predict_seconds, 4),
+        "peak_memory_mb": round(peak_memory_mb(), 1),
+        **environment(),
+    }
+
+
+def run_task(task: Task) -> Row:
+    row = run_split(task.config, task.split)
+    store.append(task.path, row)
+    return row
+
+
+def pending(tasks: Iterable[Task]) -> list[Task]:
+    """The tasks whose rows are not stored yet; failed ones count as not stored."""
+    done: dict[Path, set[tuple]] = {}
+    todo = []
+    for task in tasks:
+        if task.path not in done:
+            done[task.path] = {store.identity(row) for row in store.read(task.path) if store.good(row)}
+        if store.identity(task.identity) not in done[task.path]:
+            todo.append(task)
+    return todo
+
+
+def run_tasks(tasks: list[Task], *, workers: int, on_row: Callable[[Task, Row], None]) -> None:
+    """Run tasks over worker processes of one thread each; on_row is called as each row is stored."""
+    for task, row in _completed(tasks, workers):
+        on_row(task, row)
+
+
+def _completed(tasks: list[Task], workers: int) -> Iterator[tuple[Task, Row]]:
+    if workers == 1:
+        limit_threads()
+        for task in tasks:
+            yield task, run_task(task)
+        return
+    context = multiprocessing.get_context("spawn")  # forking a process that has run torch can deadlock
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(os.getpid(),)) as pool:
+        running: dict[Future[Row], Task] = {}
+        waiting = iter(tasks)
+        try:
+            while True:
+                # Hand out little more than is being run, so that an interruption leaves no queue to wait for.
+                while len(running) < workers + 1 and (task := next(waiting, None)) is not None:
+                    running[pool.submit(run_task, task)] = task
+                if not running:
+                    return
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    task = running.pop(future)
+                    yield task, future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list((pool._processes or {}).values()):
+                process.terminate()
+            raise
+
+
+def limit_threads() -> None:
+    """One thread per process: workers that share cores with each other's threads run many times slower, and the
+    order of float32 sums, hence the numbers, would depend on the machine."""
+    import torch
+    import xgboost  # noqa: F401  (loaded first, so that its OpenMP runtime is limited too)
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)
+    torch.set_num_threads(1)
+
+
+def _start_worker(parent: int) -> None:
+    limit_threads()
+    threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
+
+
+def _exit_with(parent: int) -> None:
+    """A worker whose parent was killed must not go on by itself."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
