@@ -50,5 +50,5 @@ def main(arguments: list[str]) -> int:
 
 def job_tasks(job: JobConfig) -> list[Task]:
     config = job.config()
-    path = store.path_for(Path(job.results_dir), job.experiment, config.dataset.name)
+    path = store.path_for(Path(job.results_dir), job.experiment_name, config.dataset.name)
     return [Task(config, split, path) for split in job.split_numbers()]

@@ -200,7 +200,8 @@ def _problems(
         ("with the notebook's epoch", "epoch", notebook.epochs, sharper.epochs_at_least),
     ):
         if theirs is not None:
-            equal = sum(value == theirs[split - 1] for split, value in run.rows[column].items())
+            ours = zip(differences.index.tolist(), run.rows[column].tolist(), strict=True)
+            equal = sum(value == theirs[split - 1] for split, value in ours)
             wanted.append((name, equal, at_least))
     for name, found, at_least in wanted:
         if at_least is not None and found < _scaled(at_least, len(differences)):

@@ -238,12 +238,19 @@ class Config:
         """The protocol's rules for this ablation."""
         return getattr(self.protocol, self.ablation)
 
+    @property
+    def effective_method(self) -> str:
+        """The protocol may put another method in Anchor-MoE's place (the published Kin8nm row is such a case)."""
+        if self.method.name == "anchormoe":
+            return self.rules.methods.get(self.dataset.name, self.method.name)
+        return self.method.name
+
 
 @dataclass
 class JobConfig(Config):
     """A configuration with what does not change a number: which splits, where to, with how many processes."""
 
-    experiment: str = "runs"  # folder under results_dir
+    experiment_name: str = "runs"  # folder under results_dir
     results_dir: str = "results"
     splits: str = f"1-{NUM_SPLITS}"
     workers: str = "auto"  # processes of one thread each; auto: one per core

@@ -23,10 +23,15 @@ _LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch", "xgboost")
 def config_hash(config: Config) -> str:
     """Over every setting that differs from the schema's default, so that a new setting leaves old hashes alone.
 
-    Where the data comes from does not count: its content is verified.
+    What cannot change the row's numbers does not count: where the data comes from (its content is verified), and
+    Anchor-MoE's own settings where another method runs.
     """
     settings = _changed(config, Config())
-    settings.pop("data", None)
+    irrelevant = (
+        ["data"] if config.effective_method == "anchormoe" else ["data", "anchor", "model", "train", "calibration"]
+    )
+    for name in irrelevant:
+        settings.pop(name, None)
     # Only the rules of the ablation at hand matter; what a protocol says of the others does not.
     settings["protocol"] = {"name": config.protocol.name, "rules": _changed(config.rules, RunRules())}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]

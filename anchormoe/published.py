@@ -92,7 +92,7 @@ def columns(table: str) -> tuple[str, ...]:
 
 
 def paper_cell(table: str, dataset: str, column: str) -> Value | None:
-    """Mean and ± as the paper prints them, None where it prints nothing. `full` and `anchor_moe` are the same column."""
+    """Mean and ± as the paper prints them, None where it prints nothing. `full` and `anchor_moe` are one column."""
     row = _paper(table).get(dataset, {})
     value = row.get(column)
     if value is None and column in ("full", "anchor_moe"):
@@ -116,10 +116,11 @@ def nll_in_original_units(run_name: str, dataset: str) -> Value | None:
 @functools.cache
 def discrepancies() -> tuple[Discrepancy, ...]:
     """Where the paper's tables, its text and the notebooks disagree, in a fixed order."""
-    return tuple(
-        Discrepancy(**{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
-        for entry in _load("discrepancies.json")
-    )
+    result = []
+    for entry in _load("discrepancies.json"):
+        fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()}
+        result.append(Discrepancy(**fields))
+    return tuple(result)
 
 
 def _run(name: str, facts: dict[str, Any]) -> PublishedRun:

@@ -15,6 +15,10 @@ from anchormoe.grid import Cell, Column, Row, Table
 
 FORMATS = ("md", "csv", "tex", "rich")
 _LABELS = ("Dataset", "N", "Values")
+_CSV_HEADER = (
+    *("form", "table", "dataset", "n", "values", "column"),
+    *("metric", "mean", "spread", "spread_kind", "num_splits", "best", "absent", "notes"),
+)
 
 
 def render(tables: Sequence[Table], format: str, *, width: int = 120) -> str:
@@ -90,8 +94,7 @@ def to_csv(tables: Sequence[Table]) -> str:
     """Tidy: one line per cell at full precision, all tables in one file, footnotes spelled out."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    header = "form table dataset n values column metric mean spread spread_kind num_splits best absent notes".split()
-    writer.writerow(header)
+    writer.writerow(_CSV_HEADER)
     for table in tables:
         for row in table.rows:
             for column, cell in zip(table.columns, row.cells, strict=True):
@@ -106,17 +109,8 @@ def _csv_cell(column: Column, cell: Cell, table: Table) -> list[object]:
     if cell.mean is None:
         return [column.title, " or ".join(column.metrics), "", "", column.spread, "", "", cell.absent, notes]
     deviation = "" if cell.deviation is None else cell.deviation
-    return [
-        column.title,
-        cell.metric,
-        cell.mean,
-        deviation,
-        cell.spread,
-        cell.num_splits,
-        int(cell.bold),
-        "",
-        notes,
-    ]
+    numbers = [cell.metric, cell.mean, deviation, cell.spread, cell.num_splits, int(cell.bold)]
+    return [column.title, *numbers, "", notes]
 
 
 def to_rich(table: Table, *, width: int | None = None) -> Group:
@@ -138,7 +132,7 @@ def _rich_grid(table: Table, *, stacked: bool) -> RichTable:
     for column in table.columns:
         title = column.title + _bracketed(column.marks)
         title = title.replace(" ", "\n") if stacked else title.replace(" (", "\n(")
-        measure = column.measure.replace(" ±", "\n±")
+        measure = column.measure.replace(" ±", "\n±").replace("as ", "as\n" if stacked else "as ")
         grid.add_column(Text(f"{title}\n{measure}"), justify="right")
     for index, row in enumerate(table.rows):
         if stacked and index and _starts_dataset(table, index):

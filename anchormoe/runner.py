@@ -37,20 +37,13 @@ class Task:
         return row_identity(self.config, self.split)
 
 
-def method_name(config: Config) -> str:
-    """The protocol may put another method in Anchor-MoE's place (the published Kin8nm row is such a case)."""
-    if config.method.name == "anchormoe":
-        return config.rules.methods.get(config.dataset.name, config.method.name)
-    return config.method.name
-
-
 def row_identity(config: Config, split: int) -> Row:
     return {
         "dataset": config.dataset.name,
-        "method": method_name(config),
+        "method": config.effective_method,
         "ablation": config.ablation,
         "protocol": config.protocol.name,
-        "anchor": config.anchor.name,
+        "anchor": config.anchor.name if config.effective_method == "anchormoe" else "none",
         "seed": config.seed,
         "split": split,
         "config_hash": config_hash(config),
@@ -107,7 +100,7 @@ def run_split(config: Config, number: int) -> Row:
     }
     try:
         split = make_split(config, len(dataset.y), number)
-        outcome = METHODS[method_name(config)](config, dataset, split, inner_seed=inner_seed(config, number))
+        outcome = METHODS[config.effective_method](config, dataset, split, inner_seed=inner_seed(config, number))
         metrics = scores(outcome, dataset.y[split.test])
         if not all(math.isfinite(value) for value in metrics.values()):
             raise ArithmeticError(f"metrics must be finite, received {metrics}")
