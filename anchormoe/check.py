@@ -17,10 +17,12 @@ from typing import Any
 
 import pandas as pd
 from rich import box
+from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from anchormoe import cells, published
+from anchormoe.grid import NOT_AVAILABLE
 from anchormoe.paths import shipped
 from anchormoe.published import ABLATIONS, DATASETS, METRICS, NUM_SPLITS, PublishedRun
 
@@ -106,18 +108,17 @@ def check(rows: pd.DataFrame, *, require_all: bool = True, seed: int = 1) -> Che
     return CheckReport(tuple(results))
 
 
-def to_rich(report: CheckReport, *, problems_only: bool = False) -> RichTable:
+def to_rich(report: CheckReport, *, problems_only: bool = False) -> Group:
     """All cells, or those that need a look: off, missing, excepted or with an exception that is not needed."""
-    shown = [c for c in report.cells if not problems_only or c.verdict != PASS or c.unneeded_exception]
-    grid = RichTable(
-        title=report.summary, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0)
-    )
+    shown = [cell for cell in report.cells if not problems_only or cell.verdict != PASS or cell.unneeded_exception]
+    notes = list(dict.fromkeys(cell.note for cell in shown if cell.note))
+    grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for title in ("dataset", "ablation", "metric"):
-        grid.add_column(title, no_wrap=True)
+        grid.add_column(title)
     for title in ("splits", "ours - published", "in SEs", "allowed"):
-        grid.add_column(title, justify="right", no_wrap=title != "ours - published")
-    grid.add_column("verdict", no_wrap=True)
-    grid.add_column("note", ratio=1)
+        grid.add_column(title, justify="right")
+    for title in ("verdict", "note"):
+        grid.add_column(title)
     for cell in shown:
         in_ses = cell.difference_in_ses
         grid.add_row(
@@ -125,13 +126,16 @@ def to_rich(report: CheckReport, *, problems_only: bool = False) -> RichTable:
             cell.ablation,
             cell.metric,
             f"{cell.num_splits}/{NUM_SPLITS}",
-            "–" if cell.difference is None else f"{cell.difference:+.5f}",  # noqa: RUF001
-            "–" if in_ses is None else f"{in_ses:+.2f}",  # noqa: RUF001
+            NOT_AVAILABLE if cell.difference is None else f"{cell.difference:+.5f}",
+            NOT_AVAILABLE if in_ses is None else f"{in_ses:+.2f}",
             f"{cell.tolerance:.5f}",
             Text(cell.verdict, style=_STYLES[cell.verdict]),
-            Text(cell.note),
+            Text(f"[{notes.index(cell.note) + 1}]" if cell.note else ""),
         )
-    return grid
+    parts: list[RichTable | Text] = [grid, Text("")] if shown else []
+    parts += [Text(f"[{number}] {note}", style="dim") for number, note in enumerate(notes, start=1)]
+    parts.append(Text(report.summary, style="bold red" if report.exit_code else "bold green"))
+    return Group(*parts)
 
 
 def _judge(run: cells.Run | None, dataset: str, ablation: str, metric: str, require_all: bool) -> CellResult:
@@ -225,7 +229,7 @@ def _provenance_notes(run: cells.Run | None, dataset: str, ablation: str, metric
     for entry in published.discrepancies():
         same_metric = any(table.endswith("rmse") == (metric == "rmse") for table in entry.tables)
         if entry.dataset == dataset and ablation in entry.columns and same_metric and entry.paper_contradicts_notebook:
-            notes.append(f"checked against the notebook, which the paper contradicts: {entry.text}")
+            notes.append(f"the paper differs from the notebook, which is what counts here: {entry.text}")
     return notes
 
 

@@ -48,10 +48,11 @@ class Cell:
     spread: str | None = None
     mean: float | None = None
     deviation: float | None = None  # the number after ±
-    decimals: int = 2
+    decimals: int = 2  # shown
+    known_decimals: int | None = None  # a quoted number is known no better than it was printed
     num_splits: int = NUM_SPLITS
     absent: str = MISSING
-    ranked: bool = True  # False: measures something else than the rest of its row
+    ranked: bool = True  # False: incomplete, or measures something else than the rest of its row
     bold: bool = False
     marks: tuple[int, ...] = ()
 

@@ -118,7 +118,7 @@ def to_rich(table: Table, *, width: int | None = None) -> Group:
     grid = _rich_grid(table, stacked=False)
     if width is not None and Console(width=10_000).measure(grid).maximum > width:
         grid = _rich_grid(table, stacked=True)
-    parts: list[RichTable | Text] = [Text(table.title, style="bold"), grid]
+    parts: list[RichTable | Text] = [Text(table.title, style="bold"), grid, Text("")]
     parts += [Text(note, style="dim") for note in table.notes]
     parts += [Text(f"[{number}] {text}", style="dim") for number, text in enumerate(table.footnotes, start=1)]
     return Group(*parts)

@@ -121,7 +121,8 @@ def _column(name: str, key: str, form: str, footnotes: _Footnotes) -> Column:
 def _published_cell(name: str, key: str, form: str, dataset: str, footnotes: _Footnotes) -> Cell:
     """What was published, as printed or (corrected) what the notebooks give in original units."""
     entries = footnotes.entries(dataset, name)
-    metric, spread, decimals = _metric(key, form), SE, 2
+    metric, spread = _metric(key, form), SE
+    decimals, known_decimals = 2, 2
     value = published.paper_cell(key, dataset, name)
     if name not in ABLATIONS and name != "ngboost_own":
         own_run = name == "ngboost" and dataset in _NGBOOST_RUN_BY_AUTHORS
@@ -133,13 +134,16 @@ def _published_cell(name: str, key: str, form: str, dataset: str, footnotes: _Fo
         run = published.ngboost_notebook(dataset) if name == "ngboost_own" else published.notebook(name, dataset)
         value = None if run is None else _in_original_units(run, metric, dataset)
         decimals = 3 if value is None else _decimals(value[1], least=3)
+        known_decimals = decimals
     # A footnote about the number goes where the number is.
     moved = name == "ngboost" and form == "corrected" and dataset in _NGBOOST_RUN_BY_AUTHORS
     marks = () if moved else tuple(footnotes.mark(entry.text) for entry in entries)
     if value is None:
         return Cell(absent=NOT_AVAILABLE, marks=marks)
     comparable = form == "published" or all(entry.comparable for entry in entries)
-    return Cell(metric, spread, *value, decimals=decimals, ranked=comparable, marks=marks)
+    return Cell(
+        metric, spread, *value, decimals=decimals, known_decimals=known_decimals, ranked=comparable, marks=marks
+    )
 
 
 def _in_original_units(run: published.PublishedRun, metric: str, dataset: str) -> published.Value | None:
@@ -167,6 +171,7 @@ def _our_cell(
         summary.se,
         decimals=_decimals(summary.se, least=2 if form == "published" else 3),
         num_splits=summary.num_splits,
+        ranked=summary.num_splits == NUM_SPLITS,
         marks=marks,
     )
 
@@ -180,11 +185,14 @@ def _decimals(deviation: float | None, least: int) -> int:
 
 def _with_best_bold(row: Sequence[Cell]) -> tuple[Cell, ...]:
     """The lowest in bold, ties included; nothing where all are equal or only one is there to compare."""
-    means = [cell.mean for cell in row if cell.mean is not None and cell.ranked]
-    if len(set(means)) < 2:
+    contenders = [(index, cell, cell.mean) for index, cell in enumerate(row) if cell.mean is not None and cell.ranked]
+    # Beside a number known to two decimals, a third one decides nothing.
+    known = [cell.known_decimals for _, cell, _ in contenders if cell.known_decimals is not None]
+    means = {index: round(mean, min(known)) if known else mean for index, _, mean in contenders}
+    if len(set(means.values())) < 2:
         return tuple(row)
-    best = min(means)
-    return tuple(replace(cell, bold=cell.ranked and cell.mean == best) for cell in row)
+    best = min(means.values())
+    return tuple(replace(cell, bold=means.get(index) == best) for index, cell in enumerate(row))
 
 
 def _notes(key: str, form: str) -> list[str]:
@@ -220,9 +228,12 @@ def _notes(key: str, form: str) -> list[str]:
 def _legend(body: Sequence[Row]) -> str:
     """Explains only what the table shows."""
     found = [cell for row in body for cell in row.cells]
-    legend = ["Bold: lowest of its row."]
+    quoted = any(cell.spread in (SD, AS_PRINTED) for cell in found)
+    legend = [
+        "Bold: lowest of its row, at the precision of the quoted numbers." if quoted else "Bold: lowest of its row."
+    ]
     if any(cell.mean is not None and cell.num_splits < NUM_SPLITS for cell in found):
-        legend.append(f"(7/{NUM_SPLITS}): from 7 of {NUM_SPLITS} splits.")
+        legend.append(f"(7/{NUM_SPLITS}): from 7 of {NUM_SPLITS} splits, not ranked.")
     if any(cell.mean is None and cell.absent == MISSING for cell in found):
         legend.append(f"{MISSING}: no finished split is stored.")
     if any(cell.mean is None and cell.absent == NOT_AVAILABLE for cell in found):
