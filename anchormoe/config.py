@@ -161,6 +161,8 @@ class AnchorConfig:
     params: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.kind is AnchorKind.none:
+            self.params = {}  # those of the anchor that an ablation took away
         _require_positive("anchor", self, "stages")
         _require(
             self.kind is not AnchorKind.sklearn or self.target is not None,
