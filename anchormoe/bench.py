@@ -1,14 +1,18 @@
-"""`anchormoe-bench key=value ...`: run what a configuration or a sweep asks for, and show it."""
+"""`anchormoe-bench key=value ...`: run what a configuration or a sweep asks for, with a progress bar and a summary."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from anchormoe import store
+from anchormoe import datasets, store, summary
 from anchormoe.compose import jobs
-from anchormoe.config import JobConfig
+from anchormoe.config import Config, JobConfig
 from anchormoe.runner import Task, pending, run_tasks
 from anchormoe.store import Row
 
@@ -18,37 +22,76 @@ def main(arguments: list[str]) -> int:
     wanted = jobs(arguments)
     if not wanted:  # Hydra has answered by itself: --help, --cfg job, ...
         return 0
-    tasks = [task for job in wanted for task in job_tasks(job)]
+    rows = run_jobs(wanted, console)
+    console.print(summary.of_rows(rows))
+    failed = rows[rows.status != "ok"]
+    for row in failed.itertuples():
+        console.print(f"failed: {row.dataset} {row.ablation} split {row.split}: {row.error}", style="red", markup=False)
+    if len(failed):
+        console.print(f"{len(failed)} of {len(rows)} splits failed; the same command runs just those again")
+    return 1 if len(failed) else 0
+
+
+def run_jobs(wanted: Sequence[JobConfig], console: Console) -> pd.DataFrame:
+    """Run what is not stored yet and return all rows asked for, stored before or now."""
+    tasks = [task for job in wanted for task in _tasks(job)]
     todo = pending(tasks)
-    failed: list[Row] = []
-
-    def on_row(task: Task, row: Row) -> None:
-        if not store.good(row):
-            failed.append(row)
-        console.print(
-            {
-                k: row.get(k)
-                for k in (
-                    "dataset",
-                    "ablation",
-                    "protocol",
-                    "anchor",
-                    "split",
-                    "rmse_y",
-                    "nll_z",
-                    "anchor_stage",
-                    "epoch",
-                    "fit_seconds",
-                    "error",
-                )
-            }
-        )
-
-    run_tasks(todo, workers=wanted[0].num_workers(), on_row=on_row)
-    return 1 if failed else 0
+    if len(todo) < len(tasks):
+        console.print(f"{len(tasks) - len(todo)} of {len(tasks)} splits are stored already")
+    workers = min(wanted[0].num_workers(), len(todo))
+    if todo:
+        with _Watch(todo, console) as watch:
+            run_tasks(todo, workers=workers, on_row=watch.on_row)
+    stored = {path: {store.identity(row): row for row in store.read(path)} for path in {task.path for task in tasks}}
+    return pd.DataFrame([stored[task.path][store.identity(task.identity)] for task in tasks])
 
 
-def job_tasks(job: JobConfig) -> list[Task]:
+def _tasks(job: JobConfig) -> list[Task]:
     config = job.config()
     path = store.path_for(Path(job.results_dir), job.experiment_name, config.dataset.name)
     return [Task(config, split, path) for split in job.split_numbers()]
+
+
+class _Watch:
+    """A progress bar over all splits of all jobs. It counts work, not splits, so that the remaining time is honest
+    in a sweep whose small datasets come first."""
+
+    def __init__(self, tasks: Sequence[Task], console: Console) -> None:
+        self.running: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[done]}/{task.fields[count]} splits"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            speed_estimate_period=24 * 3600,  # the average of the whole run: splits take seconds to minutes
+        )
+        total = sum(_work(task.config) for task in tasks)
+        self.bar = self.progress.add_task("starting", total=total, done=0, count=len(tasks))
+        self.done = 0
+
+    def __enter__(self) -> _Watch:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.progress.stop()
+
+    def on_row(self, task: Task, row: Row) -> None:
+        self.done += 1
+        so_far = self.running[row["dataset"], row["ablation"]]
+        so_far.append(row)
+        good = [item for item in so_far if store.good(item)]
+        text = f"{row['dataset']} {row['ablation']} split {row['split']}"
+        if good:
+            rmse, nll = (sum(item[name] for item in good) / len(good) for name in ("rmse_y", "nll_z"))
+            text += f"  mean RMSE {rmse:.4g} NLL(z) {nll:.3f}"
+        self.progress.update(self.bar, advance=_work(task.config), description=text, done=self.done)
+
+
+def _work(config: Config) -> float:
+    """Relative cost of a split: rows, plus what even the smallest dataset costs."""
+    rows = config.dataset.subsample or datasets.info(config.dataset.name).rows
+    return 700 + min(rows, 12_000)
