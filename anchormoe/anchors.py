@@ -32,6 +32,9 @@ class AnchorMeans:
     test: np.ndarray
 
 
+Predict = Callable[[np.ndarray], np.ndarray]
+
+
 class BoostedModel(Protocol):
     def staged_rmse(self) -> np.ndarray:
         """RMSE on the validation rows after each stage."""
@@ -43,6 +46,8 @@ class BoostedModel(Protocol):
 def anchor_means(config: AnchorConfig, X: np.ndarray, y: np.ndarray, split: Split, *, seed: int) -> AnchorMeans:
     """Select, fit and evaluate the anchor on the rows of one split."""
     stage: int | None = None
+    predict_sub: Predict
+    predict_final: Predict
     if config.kind is AnchorKind.none:
         predict_sub = predict_final = _zeros
     elif config.kind is AnchorKind.sklearn:
@@ -69,7 +74,7 @@ def _zeros(X: np.ndarray) -> np.ndarray:
     return np.zeros(len(X))
 
 
-def _at_stage(model: BoostedModel, stage: int) -> Callable[[np.ndarray], np.ndarray]:
+def _at_stage(model: BoostedModel, stage: int) -> Predict:
     return lambda X: np.asarray(model.predict(X, stages=stage), dtype=np.float64)
 
 
@@ -168,7 +173,7 @@ class _LightGBM:
         return np.array(self.evaluation["validation"]["rmse"])
 
     def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
-        return self.model.predict(X, num_iteration=stages)
+        return np.asarray(self.model.predict(X, num_iteration=stages))
 
 
 _BOOSTED: dict[AnchorKind, Callable[..., BoostedModel]] = {

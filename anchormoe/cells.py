@@ -53,7 +53,7 @@ class Summary:
 def choose(rows: pd.DataFrame, *, dataset: str, ablation: str, protocol: str, seed: int = 1) -> Run | None:
     """The rows that fill one cell, all of one anchor and one configuration; None if there are none.
 
-    The preferred anchor comes first, then the configuration with most finished splits, then the one stored last.
+    Most finished splits come first, then the preferred anchor, then the configuration stored last.
     """
     if rows.empty:
         return None
@@ -83,7 +83,7 @@ def choose(rows: pd.DataFrame, *, dataset: str, ablation: str, protocol: str, se
     position = pd.Series(range(len(rows)), index=rows.index)
     anchor, config_hash, group = min(
         groups,
-        key=lambda item: (ANCHOR_PREFERENCE.index(item[0]), -len(item[2]), -int(position[item[2].index].max())),
+        key=lambda item: (-len(item[2]), ANCHOR_PREFERENCE.index(item[0]), -int(position[item[2].index].max())),
     )
     by_split = group.set_index("split").sort_index()
     if not by_split.index.is_unique:

@@ -20,7 +20,24 @@ def _data(arguments: list[str]) -> int:
     return data(arguments)
 
 
-COMMANDS: dict[str, Callable[[list[str]], int]] = {"run": _run, "data": _data}
+def _tables(arguments: list[str]) -> int:
+    from anchormoe.commands import main_tables
+
+    return main_tables(arguments)
+
+
+def _check(arguments: list[str]) -> int:
+    from anchormoe.commands import main_check
+
+    return main_check(arguments)
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "run": _run,
+    "tables": _tables,
+    "check": _check,
+    "data": _data,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

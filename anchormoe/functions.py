@@ -85,9 +85,9 @@ class _Experts(Function):
 class _Components(Function):
     @staticmethod
     def forward(ctx: Any, weight_NJ: Tensor, raw_NJ3C: Tensor, anchor_N: Tensor, *settings: Any) -> tuple[Tensor, ...]:
-        weight, raw, anchor = _arrays(weight_NJ, raw_NJ3C, anchor_N)
-        *components, prob, free_scale = kernels.components_forward(weight, raw, anchor, *settings)
-        ctx.inputs = (weight, prob, free_scale, *settings[1:])
+        inputs = _arrays(weight_NJ, raw_NJ3C, anchor_N)
+        *components, prob, free_scale = kernels.components_forward(*inputs, *settings)
+        ctx.inputs = (inputs[0], prob, free_scale, *settings[1:])
         return _tensors(components)
 
     @staticmethod

@@ -15,7 +15,7 @@ SD = "SD"  # standard deviation over splits
 AS_PRINTED = "as printed"  # quoted from elsewhere: the source does not say, or the paper mixes SE and SD
 
 MISSING = "missing"
-NOT_AVAILABLE = "–"  # noqa: RUF001 (an en dash, as tables have it)
+NOT_AVAILABLE = "–"
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ def _pipe(parts: Sequence[str]) -> str:
 
 
 def _escape(text: str) -> str:
-    for plain, latex in (("\\", r"\textbackslash "), ("±", r"$\pm$"), ("–", "--")):  # noqa: RUF001
+    for plain, latex in (("\\", r"\textbackslash "), ("±", r"$\pm$"), ("–", "--")):
         text = text.replace(plain, latex)
     for character in "&%#_":
         text = text.replace(character, f"\\{character}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 import multiprocessing
 import os
@@ -163,7 +164,7 @@ def _completed(tasks: list[Task], workers: int) -> Iterator[tuple[Task, Row]]:
         try:
             while True:
                 # Hand out little more than is being run, so that an interruption leaves no queue to wait for.
-                while len(running) < workers + 1 and (task := next(waiting, None)) is not None:
+                for task in itertools.islice(waiting, workers + 1 - len(running)):
                     running[pool.submit(run_task, task)] = task
                 if not running:
                     return

@@ -1,0 +1,45 @@
+# Two commands to start with: `make bench`, then `make test`. Both make .venv and install what they need.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+# One thread per process: workers own their cores.
+export OMP_NUM_THREADS := 1
+RUN ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help bench test lint check reproduce-tables split-by-split clean
+
+help:  ## Show this help
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 26
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+bench: $(VENV)/installed  ## Install, then run Anchor-MoE on boston: 20 splits beside the published numbers
+	$(BIN)/anchormoe-bench dataset=boston $(RUN)
+
+test: lint  ## Install, lint, run all tests
+	$(BIN)/python -m pytest -n auto
+
+lint: $(VENV)/installed  ## Style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+check: $(VENV)/installed  ## Compare the stored rows with the published numbers, recompute a few splits
+	$(BIN)/anchormoe-bench check
+
+reproduce-tables: $(VENV)/installed  ## Run what is missing of the paper's tables, write them, check them
+	$(BIN)/anchormoe-bench experiment=tables $(RUN)
+	$(BIN)/anchormoe-bench tables output=results
+	$(BIN)/anchormoe-bench check
+
+split-by-split: $(VENV)/installed  ## The published runs to the letter on the five small datasets
+	$(BIN)/anchormoe-bench experiment=split_by_split $(RUN)
+	$(BIN)/anchormoe-bench check missing=ok
+
+clean:  ## Remove the environment and caches (never results)
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,108 @@
+"""`anchormoe-bench tables` and `anchormoe-bench check`: both read stored rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+
+from anchormoe import check, render, tables
+from anchormoe.errors import UserError
+from anchormoe.live import live_check
+from anchormoe.store import IDENTITY, load_results
+
+# The runs behind the paper's tables; other experiments' rows never enter them.
+EXPERIMENTS = ("split_by_split", "tables")
+
+TABLES_HELP = """anchormoe-bench tables [format=rich|md|csv|tex] [form=both|published|corrected] [output=FOLDER]
+                       [results_dir=results]
+
+The paper's five tables from stored rows, as published and corrected. With output= they are written as files."""
+
+CHECK_HELP = """anchormoe-bench check [missing=off|ok] [live=2] [show=problems|all] [results_dir=results]
+
+Compares stored rows of protocol=published with the authors' numbers, split by split, and recomputes `live` splits.
+Exit code 1 if a cell is off, or missing unless missing=ok."""
+
+
+def main_tables(arguments: list[str]) -> int:
+    options = _options(
+        arguments,
+        TABLES_HELP,
+        {"format": ("rich", *render.FORMATS), "form": ("both", *tables.FORMS), "output": None, "results_dir": None},
+    )
+    if options is None:
+        return 0
+    rows = table_rows(Path(options["results_dir"] or "results"))
+    forms = tables.FORMS if options["form"] == "both" else (options["form"],)
+    console = Console()
+    for form in forms:
+        built = tables.build(rows, form)
+        if not options["output"]:
+            _print(built, options["format"], console)
+        else:
+            folder = Path(options["output"])
+            folder.mkdir(parents=True, exist_ok=True)
+            suffixes = [name for name in render.FORMATS if name != "rich"]
+            for suffix in suffixes if options["format"] == "rich" else [options["format"]]:
+                path = folder / f"{form}.{suffix}"
+                path.write_text(render.render(built, suffix))
+                console.print(f"wrote {path}", highlight=False)
+    return 0
+
+
+def main_check(arguments: list[str]) -> int:
+    options = _options(
+        arguments,
+        CHECK_HELP,
+        {"missing": ("off", "ok"), "live": None, "show": ("problems", "all"), "results_dir": None},
+    )
+    if options is None:
+        return 0
+    live = options["live"] or "2"
+    if not live.isdigit():
+        raise UserError(f"live must be a number of splits, received {live}")
+    rows = table_rows(Path(options["results_dir"] or "results"))
+    console = Console()
+    report = check.check(rows, require_all=options["missing"] == "off")
+    console.print(check.to_rich(report, problems_only=options["show"] == "problems"))
+    live_ok = live_check(int(live), console)
+    return 0 if report.exit_code == 0 and live_ok else 1
+
+
+def table_rows(results_dir: Path) -> pd.DataFrame:
+    """The rows behind the tables; where two experiments hold the same measurement, the first one's."""
+    if not results_dir.is_dir():
+        raise UserError(f"results_dir must be a folder of stored rows, received {results_dir}; run a sweep first")
+    rows = load_results(results_dir, EXPERIMENTS)
+    return rows.drop_duplicates(list(IDENTITY), ignore_index=True)
+
+
+def _print(built: list, form: str, console: Console) -> None:
+    if form != "rich":
+        print(render.render(built, form))
+        return
+    for table in built:
+        console.print(render.to_rich(table, width=console.width))
+        console.print()
+
+
+def _options(arguments: list[str], help_text: str, known: dict[str, tuple[str, ...] | None]) -> dict[str, str] | None:
+    """key=value arguments: a closed choice (its first value is the default) or free text (default empty).
+
+    None if help was asked for and given.
+    """
+    options = {key: choices[0] if choices else "" for key, choices in known.items()}
+    for argument in arguments:
+        if argument in ("--help", "-h"):
+            print(help_text)
+            return None
+        key, equals, value = argument.partition("=")
+        if not equals or key not in known:
+            raise UserError(f"options must be among {', '.join(f'{name}=' for name in known)}, received {argument}")
+        choices = known[key]
+        if choices and value not in choices:
+            raise UserError(f"{key} must be one of {', '.join(choices)}, received {value}")
+        options[key] = value
+    return options

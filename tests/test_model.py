@@ -1,0 +1,304 @@
+"""The network: forward pass, NLL and gradients against plain re-computations, initial weights against the published."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import oracle
+import pytest
+import torch
+from torch import Tensor
+
+from anchormoe.config import (
+    AnchorMode,
+    Combination,
+    InitialWeights,
+    ModelConfig,
+    RouterKind,
+    SmoothAt,
+    TrainConfig,
+)
+from anchormoe.model import AnchorMoE
+from anchormoe.recipe import initial_model
+from anchormoe.train import Batch, objective, refit
+
+INPUT_DIM = 3
+NUM_EXPERTS = 4
+# sigma_min is high enough that both ends of the clamp are met
+SMALL = ModelConfig(
+    latent_dim=2, num_experts=NUM_EXPERTS, top_k=2, hidden_dim=5, num_components=2, router_dim=3, sigma_min=0.6
+)
+OPTIONS = {
+    "published": {},
+    "cosine_router": {"router": RouterKind.cosine},
+    "no_router": {"router": RouterKind.none},
+    "log_space": {"combination": Combination.log_space},
+    "log_space_cosine": {"combination": Combination.log_space, "router": RouterKind.cosine},
+    "log_space_no_router": {"combination": Combination.log_space, "router": RouterKind.none},
+    "smoothed_always": {"smooth_at": SmoothAt.always},
+    "no_smoothing": {"smoothing": 0.0},
+    "much_smoothing": {"smoothing": 0.6},
+    "anchor_only": {"anchor_mode": AnchorMode.only},
+    "free": {"anchor_mode": AnchorMode.free},
+    "layer_norm": {"layer_norm": True, "latent_dim": 3},
+    "fixed_windows": {"window_learnable": False},
+    "one_component": {"num_components": 1},
+    "as_in_the_paper": {
+        "layer_norm": True,
+        "combination": Combination.log_space,
+        "smooth_at": SmoothAt.always,
+        "window_learnable": False,
+    },
+    **{f"top_{k}": {"top_k": k} for k in range(1, NUM_EXPERTS + 1)},
+}
+# Large enough that a wrong or missing term shows in any loss or gradient.
+PENALTIES = TrainConfig(
+    entropy_epochs=3,
+    entropy_weight=0.3,
+    entropy_weight_after=-0.2,
+    log_scale_weight=0.4,
+    balance_weight=0.5,
+    delta_weight=0.6,
+)
+
+
+@pytest.fixture(params=OPTIONS)
+def config(request: pytest.FixtureRequest) -> ModelConfig:
+    return dataclasses.replace(SMALL, **OPTIONS[request.param])
+
+
+@pytest.fixture
+def _global_stream() -> Iterator[None]:
+    """Leave torch's global generator as it was."""
+    with torch.random.fork_rng():
+        yield
+
+
+def random_model(config: ModelConfig, *, seed: int = 0) -> AnchorMoE:
+    """All weights random (biases and norms too), some log-scales outside their clamp, a temperature that is not 1."""
+    generator = torch.Generator().manual_seed(seed)
+    model = AnchorMoE(config, input_dim=INPUT_DIM)
+    model.reset_parameters(generator)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+        model.window.log_scale_KD.uniform_(-0.5, 0.8, generator=generator)
+        model.window.log_scale_KD[0] = torch.linspace(-3, 2, config.latent_dim)
+    model.temperature = 1.7
+    return model.double()
+
+
+def plain_copy(model: AnchorMoE) -> oracle.PlainAnchorMoE:
+    plain = oracle.PlainAnchorMoE(model.config, input_dim=INPUT_DIM).to(model.projection.weight_DI.dtype)
+    plain.copy_weights(model)
+    return plain.train(model.training)
+
+
+def random_batch(*, num_rows: int = 12, seed: int = 1, dtype: torch.dtype = torch.float64) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(num_rows, INPUT_DIM, generator=generator, dtype=torch.float64)
+    anchor = torch.randn(num_rows, generator=generator, dtype=torch.float64)
+    y = anchor + 0.5 * torch.randn(num_rows, generator=generator, dtype=torch.float64)
+    return Batch(x.to(dtype), anchor.to(dtype), y.to(dtype))
+
+
+# --- forward pass
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_log_prob_equals_the_numpy_recomputation(config: ModelConfig, training: bool) -> None:
+    model, batch = random_model(config).train(training), random_batch()
+    expected = oracle.log_prob(plain_copy(model), batch.x.numpy(), batch.anchor.numpy(), batch.y.numpy())
+    received = model(batch.x, batch.anchor).log_prob(batch.y).detach()
+    torch.testing.assert_close(received, torch.as_tensor(expected), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_gates_components_and_moments_equal_the_dense_recomputation(config: ModelConfig, training: bool) -> None:
+    model, batch = random_model(config).train(training), random_batch()
+    prediction = model.predict(batch.x, batch.anchor)
+    plain = plain_copy(model)(batch.x, batch.anchor)
+    gates = prediction.gates
+    dense = torch.zeros_like(plain.weight).scatter(1, gates.chosen_NJ, gates.weight_NJ)
+    torch.testing.assert_close(dense, plain.weight, rtol=1e-10, atol=1e-10)
+    if config.router is RouterKind.none:
+        assert gates.router_prob_NK is None
+    else:
+        torch.testing.assert_close(gates.router_prob_NK, plain.router_prob, rtol=1e-10, atol=1e-10)
+    mixture = prediction.mixture
+    weights = plain.weight[:, :, None] * plain.pi
+    mean = (weights * plain.mean).sum((1, 2))
+    variance = (weights * (plain.sigma**2 + plain.mean**2)).sum((1, 2)) - mean**2
+    torch.testing.assert_close(mixture.mean, mean, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(mixture.variance, variance, rtol=1e-9, atol=1e-9)
+    assert mixture.scales.min() >= config.sigma_min
+    assert mixture.scales.max() <= config.sigma_max
+
+
+def test_float32_forward_is_near_the_float64_recomputation(config: ModelConfig) -> None:
+    model, batch = random_model(config).float().eval(), random_batch(dtype=torch.float32)
+    expected = oracle.log_prob(plain_copy(model), batch.x.numpy(), batch.anchor.numpy(), batch.y.numpy())
+    received = model(batch.x, batch.anchor).log_prob(batch.y)
+    assert received.dtype == torch.float32
+    torch.testing.assert_close(received.double(), torch.as_tensor(expected), rtol=1e-4, atol=1e-4)
+
+
+def test_both_ends_of_the_sigma_clamp_are_met() -> None:
+    """The other tests of this file would not see the clamp otherwise."""
+    scales = random_model(SMALL)(random_batch().x, random_batch().anchor).scales
+    assert {SMALL.sigma_min, SMALL.sigma_max} < set(scales.flatten().tolist())
+
+
+def test_smoothing_is_for_training_only_unless_always() -> None:
+    batch = random_batch()
+    for smooth_at, equal in ((SmoothAt.train, False), (SmoothAt.always, True)):
+        model = random_model(dataclasses.replace(SMALL, smooth_at=smooth_at))
+        in_training = model.train().gates(batch.x).weight_NJ
+        in_evaluation = model.eval().gates(batch.x).weight_NJ
+        assert torch.equal(in_training, in_evaluation) is equal
+        assert in_training.min() >= SMALL.smoothing / SMALL.top_k
+
+
+def test_a_row_far_from_every_window_still_has_a_finite_density() -> None:
+    for name in ("published", "no_router", "log_space", "log_space_no_router"):
+        model = random_model(dataclasses.replace(SMALL, **OPTIONS[name])).float().eval()
+        x = torch.tensor([[1e4, -1e4, 1e4]])
+        mixture = model(x, torch.zeros(1))
+        torch.testing.assert_close(mixture.weights.sum(), torch.tensor(1.0))
+        assert torch.isfinite(mixture.log_prob(torch.zeros(1))).all()
+
+
+def test_layer_norm_collapses_a_latent_of_two_dimensions_to_two_points() -> None:
+    model = AnchorMoE(ModelConfig(layer_norm=True), input_dim=INPUT_DIM)
+    model.reset_parameters(torch.Generator().manual_seed(1))
+    z = model.projection(100 * random_batch(num_rows=200, dtype=torch.float32).x)
+    assert {tuple(row) for row in z.detach().round(decimals=2).tolist()} == {(1.0, -1.0), (-1.0, 1.0)}
+
+
+# --- objective and gradients
+
+
+@pytest.mark.parametrize("epoch", [3, 4])
+def test_objective_and_all_gradients_equal_autograd_on_the_dense_form(config: ModelConfig, epoch: int) -> None:
+    model, batch = random_model(config).train(), random_batch()
+    plain = plain_copy(model)
+    loss = objective(model.predict(batch.x, batch.anchor), batch.y, model, PENALTIES, epoch)
+    expected = oracle.objective(plain(batch.x, batch.anchor), batch.y, plain, PENALTIES, epoch)
+    torch.testing.assert_close(loss, expected, rtol=1e-10, atol=1e-10)
+    loss.backward()
+    expected.backward()
+    gradients = plain.by_package_name(lambda weight: weight.grad)
+    assert gradients.keys() == dict(model.named_parameters()).keys()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-8, atol=1e-10, msg=name)
+
+
+def test_gradients_equal_finite_differences(config: ModelConfig) -> None:
+    """Along random directions of one parameter at a time: a wrong entry shows in every one of them."""
+    model, batch = random_model(config).train(), random_batch(num_rows=6)
+    generator = torch.Generator().manual_seed(2)
+
+    def loss() -> Tensor:
+        return objective(model.predict(batch.x, batch.anchor), batch.y, model, PENALTIES, epoch=1)
+
+    loss().backward()
+    step = 1e-6
+    for name, parameter in model.named_parameters():
+        gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        if not parameter.requires_grad:
+            continue
+        for _ in range(2):
+            direction = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            kept = parameter.detach().clone()
+            with torch.no_grad():
+                parameter.copy_(kept + step * direction)
+                above = loss()
+                parameter.copy_(kept - step * direction)
+                below = loss()
+                parameter.copy_(kept)
+            numerical = (above - below) / (2 * step)
+            torch.testing.assert_close((gradient * direction).sum(), numerical, rtol=1e-5, atol=1e-7, msg=name)
+
+
+def test_fixed_windows_get_no_gradient_and_do_not_move() -> None:
+    model, batch = random_model(dataclasses.replace(SMALL, window_learnable=False)), random_batch()
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    refit(model, batch, 2, PENALTIES)
+    moved = {name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])}
+    assert not moved & {"window.center_KD", "window.log_scale_KD"}
+    assert "projection.weight_DI" in moved
+
+
+@pytest.mark.parametrize("router", [RouterKind.dot, RouterKind.none])
+def test_an_expert_nobody_chose_has_no_gradient_and_keeps_its_weights_bit_for_bit(router: RouterKind) -> None:
+    model, batch = random_model(dataclasses.replace(SMALL, router=router)).train(), random_batch(num_rows=40)
+    with torch.no_grad():
+        model.window.log_scale_KD[0] = 0.0
+        model.window.center_KD[2] = 1e3
+    assert set(model.gates(batch.x).chosen_NJ.flatten().tolist()) == {0, 1, 3}
+    objective(model.predict(batch.x, batch.anchor), batch.y, model, PENALTIES, epoch=1).backward()
+    assert [packed.grad is None for packed in model.experts.packed] == [False, False, True, False]
+
+    before = [packed.detach().clone() for packed in model.experts.packed]
+    refit(model, batch, 3, PENALTIES)
+    unmoved = [torch.equal(packed, old) for packed, old in zip(model.experts.packed, before, strict=True)]
+    assert unmoved == [False, False, True, False]
+
+
+# --- initial weights
+
+FULL = ModelConfig()
+
+
+def published_model(number: int, config: ModelConfig = FULL, weights: InitialWeights = InitialWeights.own) -> AnchorMoE:
+    return initial_model(config, input_dim=14, seed=1, number=number, initial_weights=weights)
+
+
+def test_first_model_has_the_published_check_values() -> None:
+    model = published_model(1)
+    plain = oracle.PlainAnchorMoE(FULL, input_dim=14)
+    plain.copy_weights(model)
+    values = [
+        (plain.projection.weight[0, :3], [0.171075, 0.580869, 0.404202]),
+        (plain.center[0], [-1.803364, -1.308321]),
+        (plain.key[0, :2], [-0.453066, -0.126017]),
+        (plain.experts[0].hidden1.weight[0, :2], [-0.145024, 0.171720]),
+        (plain.experts[7].log_scale.weight[0, :2], [-0.095868, -0.056458]),
+    ]
+    for received, expected in values:
+        torch.testing.assert_close(received.detach(), torch.tensor(expected), rtol=0, atol=1e-6)
+    assert sum(parameter.numel() for parameter in model.parameters()) == 157510
+
+
+@pytest.mark.usefixtures("_global_stream")
+@pytest.mark.parametrize("router", [RouterKind.dot, RouterKind.none])
+def test_each_model_of_a_run_equals_the_one_ordinary_layers_draw(router: RouterKind) -> None:
+    config = ModelConfig(router=router)
+    torch.manual_seed(1)
+    for number in (1, 2, 3):
+        expected = oracle.PlainAnchorMoE(config, input_dim=14).by_package_name(lambda weight: weight.detach())
+        model = published_model(number, config)
+        received = dict(model.named_parameters())
+        assert received.keys() == expected.keys()
+        for name, value in expected.items():
+            assert torch.equal(received[name], value), f"model {number}: {name}"
+
+
+def test_drawing_a_model_leaves_the_global_stream_alone() -> None:
+    before = torch.get_rng_state()
+    published_model(2)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_shared_weights_of_no_router_are_those_of_the_full_model() -> None:
+    no_router = ModelConfig(router=RouterKind.none)
+    full = published_model(2, weights=InitialWeights.shared).state_dict()
+    shared = published_model(2, no_router, InitialWeights.shared)
+    own = published_model(2, no_router, InitialWeights.own).state_dict()
+    weights = shared.state_dict()
+    assert full.keys() - weights.keys() == {"router.query_RD", "router.query_bias_R", "router.key_KR"}
+    assert all(torch.equal(weights[name], full[name]) for name in weights)
+    assert not torch.equal(own["experts.packed.0"], full["experts.packed.0"])
+    batch = Batch(torch.randn(5, 14, generator=torch.Generator().manual_seed(0)), torch.zeros(5), torch.zeros(5))
+    assert shared.gates(batch.x).router_prob_NK is None

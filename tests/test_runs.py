@@ -1,0 +1,136 @@
+"""Whole runs through the command line: resume, kill -9, workers, failures. Small settings, the real program."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from anchormoe import cli, runner, store
+
+QUICK = ["dataset=yacht", "anchor=ridge", "train.epochs=3"]
+METRICS = ("rmse_y", "rmse_y_uncalibrated", "nll_z", "nll_y", "crps_y", "coverage_90", "calibration_a", "calibration_b")
+
+
+def run(results: Path, *arguments: str) -> int:
+    return cli.main([*QUICK, f"results_dir={results}", *arguments])
+
+
+def rows_by_split(results: Path, dataset: str = "yacht") -> dict[int, store.Row]:
+    rows = store.read(results / "runs" / f"{dataset}.jsonl")
+    assert len({row["split"] for row in rows}) == len(rows)
+    return {row["split"]: row for row in rows}
+
+
+def numbers(rows: dict[int, store.Row]) -> dict[int, list[float]]:
+    return {split: [row[name] for name in METRICS] for split, row in rows.items()}
+
+
+def test_numbers_do_not_depend_on_order_workers_or_resume(tmp_path: Path) -> None:
+    assert run(tmp_path / "at_once", "splits=1-4", "workers=1") == 0
+    for part in ("splits=4", "splits=2", "splits=1-4"):
+        assert run(tmp_path / "in_parts", part, "workers=1") == 0
+    assert run(tmp_path / "two_workers", "splits=1-4", "workers=2") == 0
+    expected = numbers(rows_by_split(tmp_path / "at_once"))
+    assert sorted(expected) == [1, 2, 3, 4]
+    assert numbers(rows_by_split(tmp_path / "in_parts")) == expected
+    assert numbers(rows_by_split(tmp_path / "two_workers")) == expected
+
+
+def test_a_second_run_stores_nothing_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "splits=1-2", "workers=1") == 0
+    before = (tmp_path / "runs" / "yacht.jsonl").read_bytes()
+    assert run(tmp_path, "splits=1-2", "workers=1") == 0
+    assert (tmp_path / "runs" / "yacht.jsonl").read_bytes() == before
+    assert "2 of 2 splits are stored already" in capsys.readouterr().out
+
+
+def test_other_settings_are_other_rows(tmp_path: Path) -> None:
+    assert run(tmp_path, "splits=1", "workers=1") == 0
+    assert run(tmp_path, "splits=1", "workers=1", "model.num_experts=4") == 0
+    assert len(store.read(tmp_path / "runs" / "yacht.jsonl")) == 2
+
+
+def test_a_row_says_what_it_measured_and_with_what(tmp_path: Path) -> None:
+    assert run(tmp_path, "splits=3", "workers=1") == 0
+    row = rows_by_split(tmp_path)[3]
+    assert (row["dataset"], row["method"], row["ablation"], row["protocol"]) == (
+        "yacht",
+        "anchormoe",
+        "full",
+        "published",
+    )
+    assert (row["anchor"], row["seed"], row["split"], row["status"]) == ("ridge", 1, 3, "ok")
+    assert row["threads"] == 1
+    assert {"numpy", "scikit-learn", "torch", "xgboost"} <= set(row["versions"])
+    assert row["fit_seconds"] > 0
+    assert row["peak_memory_mb"] > 10
+    for name in ("config_hash", "data_sha256", "code_version", "code_dirty", "cpu", "epoch", "anchor_stage"):
+        assert name in row
+
+
+def test_a_failed_split_is_recorded_runs_again_and_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from anchormoe import methods
+
+    original = methods.METHODS["anchormoe"]
+
+    def fails_on_split_2(config, dataset, split, *, inner_seed):
+        if split.number == 2:
+            raise FloatingPointError("on purpose")
+        return original(config, dataset, split, inner_seed=inner_seed)
+
+    monkeypatch.setitem(methods.METHODS, "anchormoe", fails_on_split_2)
+    assert run(tmp_path, "splits=1-3", "workers=1") == 1
+    rows = rows_by_split(tmp_path)
+    assert {split: row["status"] for split, row in rows.items()} == {1: "ok", 2: "failed", 3: "ok"}
+    assert "on purpose" in rows[2]["error"]
+    assert "1 of 3 splits failed" in capsys.readouterr().out
+    monkeypatch.undo()
+    assert run(tmp_path, "splits=1-3", "workers=1") == 0
+    assert {row["status"] for row in rows_by_split(tmp_path).values()} == {"ok"}
+
+
+def test_kill_9_ten_times_loses_and_duplicates_nothing(tmp_path: Path) -> None:
+    """Each round is killed as soon as it has stored something new; the last one finishes the sweep."""
+    command = [sys.executable, "-m", "anchormoe.cli", "-m", *QUICK, "dataset=yacht,boston", "workers=2"]
+    command.append(f"results_dir={tmp_path}")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    paths = [tmp_path / "runs" / f"{name}.jsonl" for name in ("yacht", "boston")]
+
+    def stored() -> list[bytes]:
+        return [line for path in paths if path.exists() for line in path.read_bytes().splitlines()]
+
+    kills = 0
+    while kills < 10:
+        before = stored()
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while len(stored()) == len(before) and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(0.02 * (kills % 5))  # at another moment of a split each time
+        finished = process.poll() is not None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert set(before) <= set(stored())
+        assert not finished, "the sweep ended before it was killed ten times"
+        kills += 1
+    time.sleep(1.0)  # orphaned workers notice and leave
+    assert subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False).returncode == 0
+    rows = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+    found = sorted((row["dataset"], row["split"]) for row in rows)
+    assert found == sorted((name, split) for name in ("yacht", "boston") for split in range(1, 21))
+
+
+def test_seed_moves_every_stream(tmp_path: Path) -> None:
+    from anchormoe.compose import jobs
+
+    (one,) = jobs(["dataset=yacht", "ablation=no_router"])
+    (two,) = jobs(["dataset=yacht", "ablation=no_router", "seed=2"])
+    assert [runner.inner_seed(job.config(), 7) for job in (one, two)] == [8, 9]
+    first, second = (runner.make_split(job.config(), 308, 7) for job in (one, two))
+    assert list(first.test) != list(second.test)
