@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from anchormoe import trees
 from anchormoe.config import AnchorConfig, AnchorKind
 from anchormoe.errors import UserError
 from anchormoe.splits import Split
@@ -103,6 +104,23 @@ class _Gbdt:
         return self.model.predict(X)
 
 
+class _ExactTrees:
+    """The same trees as scikit-learn's, ties apart, in a tenth of the time; nothing in them is random."""
+
+    def __init__(
+        self, config: AnchorConfig, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
+    ) -> None:
+        self.model = trees.fit(X, y, stages=stages, **config.params)
+        self.validation = validation
+
+    def staged_rmse(self) -> np.ndarray:
+        assert self.validation is not None
+        return self.model.staged_rmse(*self.validation)
+
+    def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
+        return self.model.predict(X, stages=stages)
+
+
 class _XGBoost:
     """Fitted to the z-scored target: XGBoost drops splits whose gain is under an absolute 1e-6, which on a target as
     small as Naval's (standard deviation 0.015) would stop the trees early."""
@@ -178,6 +196,7 @@ class _LightGBM:
 
 _BOOSTED: dict[AnchorKind, Callable[..., BoostedModel]] = {
     AnchorKind.gbdt: _Gbdt,
+    AnchorKind.trees: _ExactTrees,
     AnchorKind.xgboost: _XGBoost,
     AnchorKind.lightgbm: _LightGBM,
 }

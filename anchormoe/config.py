@@ -64,6 +64,7 @@ class InitialWeights(Enum):
 
 class AnchorKind(Enum):
     gbdt = "gbdt"
+    trees = "trees"
     xgboost = "xgboost"
     lightgbm = "lightgbm"
     sklearn = "sklearn"

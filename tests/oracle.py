@@ -239,11 +239,7 @@ def _step(plain: PlainAnchorMoE, optimiser: torch.optim.Optimizer, batch, config
     for parameter in plain.parameters():
         parameter.grad = None
     objective(plain(batch.x, batch.anchor), batch.y, plain, config, epoch).backward()
-    gradients = [parameter.grad for parameter in plain.parameters() if parameter.grad is not None]
-    norm = math.sqrt(sum(float((gradient.double() ** 2).sum()) for gradient in gradients))
-    if norm > config.clip_norm:
-        for gradient in gradients:
-            gradient *= config.clip_norm / norm
+    nn.utils.clip_grad_norm_(plain.parameters(), config.clip_norm)
     optimiser.step()
     plain.temperature = max(config.temperature_decay * plain.temperature, config.temperature_end)
 

@@ -1,0 +1,206 @@
+"""Anchors: stage selection recomputed by other means, truncation, units, and any regressor by its import path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightgbm
+import numpy as np
+import pytest
+import xgboost
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
+from sklearn.linear_model import RidgeCV
+
+from anchormoe.anchors import AnchorMeans, anchor_means
+from anchormoe.config import AnchorConfig, AnchorKind
+from anchormoe.errors import UserError
+from anchormoe.splits import Split, inner_split, outer_split
+
+STAGES = 60
+SEED = 3
+FOLDS = ("tr", "va", "tv", "cal", "test")
+GBDT = AnchorConfig(name="gbdt", kind=AnchorKind.gbdt, stages=STAGES, params={"learning_rate": 0.2, "max_depth": 3})
+XGBOOST = AnchorConfig(
+    kind=AnchorKind.xgboost,
+    stages=STAGES,
+    params={"eta": 0.2, "max_depth": 3, "tree_method": "exact", "reg_lambda": 0, "min_child_weight": 1},
+)
+LIGHTGBM = AnchorConfig(
+    name="lightgbm",
+    kind=AnchorKind.lightgbm,
+    stages=STAGES,
+    params={"learning_rate": 0.2, "max_depth": 3, "num_leaves": 8, "min_child_samples": 1},
+)
+
+
+def table(num_rows: int = 140) -> tuple[np.ndarray, np.ndarray]:
+    stream = np.random.RandomState(0)
+    X = stream.normal(size=(num_rows, 4))
+    y = 20 + 5 * np.sin(2 * X[:, 0]) + 3 * X[:, 1] * X[:, 2] + 2 * stream.normal(size=num_rows)
+    return X, y
+
+
+X, y = table()
+
+
+def make_split(calibration_fraction: float = 0.125) -> Split:
+    train, test = outer_split(len(y), 1, seed=1)
+    fractions = {"calibration_fraction": calibration_fraction, "validation_fraction": 0.2}
+    return inner_split(1, train, test, SEED, **fractions)
+
+
+SPLIT = make_split()
+
+
+def rmse(mean: np.ndarray, target: np.ndarray) -> float:
+    return float(np.sqrt(np.mean((mean - target) ** 2)))
+
+
+def assert_equal(means: AnchorMeans, sub: Any, final: Any, *, exactly: bool = True) -> None:
+    """sub was fitted on TR, final on TV; both are functions of features."""
+    for fold in FOLDS:
+        expected = (sub if fold in ("tr", "va") else final)(X[getattr(SPLIT, fold)])
+        received = getattr(means, fold)
+        assert received.dtype == np.float64
+        if exactly:
+            np.testing.assert_array_equal(received, expected, err_msg=fold)
+        else:
+            np.testing.assert_allclose(received, expected, rtol=1e-5, err_msg=fold)
+
+
+def assert_interior(stage: int | None) -> None:
+    """A minimum at either end would be found by a broken search as well."""
+    assert stage is not None
+    assert 1 < stage < STAGES
+
+
+# --- boosted anchors
+
+
+def test_gbdt_selects_the_stage_and_equals_short_fits_bit_for_bit() -> None:
+    def fit(rows: np.ndarray, stages: int) -> GradientBoostingRegressor:
+        model = GradientBoostingRegressor(learning_rate=0.2, max_depth=3, n_estimators=stages, random_state=SEED)
+        return model.fit(X[rows], y[rows])
+
+    means = anchor_means(GBDT, X, y, SPLIT, seed=SEED)
+    validation = [rmse(fit(SPLIT.tr, n).predict(X[SPLIT.va]), y[SPLIT.va]) for n in range(1, STAGES + 1)]
+    assert_interior(means.stage)
+    assert means.stage == 1 + int(np.argmin(validation))
+    assert_equal(means, fit(SPLIT.tr, means.stage).predict, fit(SPLIT.tv, means.stage).predict)
+
+
+def test_xgboost_selects_the_stage_and_equals_short_fits() -> None:
+    def fit(rows: np.ndarray, stages: int) -> Any:
+        center, scale = y[rows].mean(), y[rows].std()
+        model = xgboost.XGBRegressor(
+            n_estimators=stages,
+            learning_rate=0.2,
+            max_depth=3,
+            tree_method="exact",
+            reg_lambda=0,
+            min_child_weight=1,
+            n_jobs=1,
+        ).fit(X[rows], (y[rows] - center) / scale)
+        return lambda features: model.predict(features).astype(np.float64) * scale + center
+
+    means = anchor_means(XGBOOST, X, y, SPLIT, seed=SEED)
+    validation = [rmse(fit(SPLIT.tr, n)(X[SPLIT.va]), y[SPLIT.va]) for n in range(1, STAGES + 1)]
+    assert_interior(means.stage)
+    assert means.stage == 1 + int(np.argmin(validation))
+    assert_equal(means, fit(SPLIT.tr, means.stage), fit(SPLIT.tv, means.stage), exactly=False)
+
+
+def test_lightgbm_selects_the_stage_and_equals_short_fits() -> None:
+    def fit(rows: np.ndarray, stages: int) -> Any:
+        parameters = {**LIGHTGBM.params, "objective": "regression", "num_threads": 1, "verbosity": -1}
+        return lightgbm.train(parameters, lightgbm.Dataset(X[rows], y[rows]), stages).predict
+
+    means = anchor_means(LIGHTGBM, X, y, SPLIT, seed=SEED)
+    validation = [rmse(fit(SPLIT.tr, n)(X[SPLIT.va]), y[SPLIT.va]) for n in range(1, STAGES + 1)]
+    assert_interior(means.stage)
+    assert means.stage == 1 + int(np.argmin(validation))
+    assert_equal(means, fit(SPLIT.tr, means.stage), fit(SPLIT.tv, means.stage), exactly=False)
+
+
+def test_xgboost_selects_nearly_the_same_model_as_gbdt() -> None:
+    """The same trees on the same data: what makes it a replacement."""
+    gbdt, boosted = (anchor_means(config, X, y, SPLIT, seed=SEED) for config in (GBDT, XGBOOST))
+    assert gbdt.stage == boosted.stage
+    np.testing.assert_allclose(boosted.tv, gbdt.tv, rtol=1e-3)
+
+
+@pytest.mark.parametrize("scale", [2.0**-20, 2.0**-10, 2.0**10, 2.0**20])  # about 1e-6 to 1e6; exact in floating point
+def test_xgboost_does_not_depend_on_the_unit_of_the_target(scale: float) -> None:
+    means = anchor_means(XGBOOST, X, y, SPLIT, seed=SEED)
+    scaled = anchor_means(XGBOOST, X, y * scale, SPLIT, seed=SEED)
+    assert scaled.stage == means.stage
+    for fold in FOLDS:
+        np.testing.assert_array_equal(getattr(scaled, fold), getattr(means, fold) * scale)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_xgboost_depends_on_decimal_units_by_rounding_only(scale: float) -> None:
+    means, scaled = (anchor_means(XGBOOST, X, target, SPLIT, seed=SEED) for target in (y, y * scale))
+    assert scaled.stage == means.stage
+    np.testing.assert_allclose(scaled.test / scale, means.test, rtol=1e-4)
+
+
+def test_xgboost_takes_a_constant_target() -> None:
+    means = anchor_means(XGBOOST, X, np.full(len(y), 7.0), SPLIT, seed=SEED)
+    np.testing.assert_allclose(means.test, 7.0)
+
+
+# --- other anchors
+
+
+@pytest.mark.parametrize(
+    ("target", "params", "regressor"),
+    [
+        ("sklearn.linear_model.RidgeCV", {"alphas": [0.1, 1.0, 10.0]}, RidgeCV(alphas=[0.1, 1.0, 10.0])),
+        (
+            "sklearn.ensemble.RandomForestRegressor",
+            {"n_estimators": 10},
+            RandomForestRegressor(n_estimators=10, random_state=SEED),  # the run's seed, not a fixed one
+        ),
+    ],
+)
+def test_any_scikit_learn_regressor_is_fitted_on_tr_and_again_on_tv(target: str, params: dict, regressor: Any) -> None:
+    config = AnchorConfig(name="other", kind=AnchorKind.sklearn, target=target, params=params)
+    means = anchor_means(config, X, y, SPLIT, seed=SEED)
+    assert means.stage is None
+    sub = regressor.fit(X[SPLIT.tr], y[SPLIT.tr]).predict
+    expected = {fold: sub(X[getattr(SPLIT, fold)]) for fold in ("tr", "va")}
+    final = regressor.fit(X[SPLIT.tv], y[SPLIT.tv]).predict
+    expected |= {fold: final(X[getattr(SPLIT, fold)]) for fold in ("tv", "cal", "test")}
+    for fold in FOLDS:
+        np.testing.assert_array_equal(getattr(means, fold), expected[fold])
+
+
+def test_a_seed_in_the_parameters_wins_over_the_runs() -> None:
+    params = {"n_estimators": 5, "random_state": 11}
+    config = AnchorConfig(kind=AnchorKind.sklearn, target="sklearn.ensemble.RandomForestRegressor", params=params)
+    first, second = (anchor_means(config, X, y, SPLIT, seed=seed) for seed in (1, 2))
+    np.testing.assert_array_equal(first.test, second.test)
+
+
+def test_no_anchor_is_zero_everywhere() -> None:
+    means = anchor_means(AnchorConfig(name="none", kind=AnchorKind.none), X, y, SPLIT, seed=SEED)
+    assert means.stage is None
+    for fold in FOLDS:
+        np.testing.assert_array_equal(getattr(means, fold), np.zeros(len(getattr(SPLIT, fold))))
+
+
+@pytest.mark.parametrize("config", [GBDT, XGBOOST, LIGHTGBM], ids=lambda config: config.name)
+def test_anchors_do_without_calibration_rows(config: AnchorConfig) -> None:
+    means = anchor_means(config, X, y, make_split(calibration_fraction=0.0), seed=SEED)
+    assert len(means.cal) == 0
+    assert len(means.tv) == len(make_split(calibration_fraction=0.0).train)
+
+
+@pytest.mark.parametrize(
+    "target", ["sklearn.linear_model.Rigde", "no_such_package.Regressor", "JustAName", "sklearn.no_such_module.Ridge"]
+)
+def test_a_wrong_import_path_is_named_in_the_error(target: str) -> None:
+    config = AnchorConfig(name="other", kind=AnchorKind.sklearn, target=target)
+    with pytest.raises(UserError, match=rf"import path of a scikit-learn regressor, received {target}"):
+        anchor_means(config, X, y, SPLIT, seed=SEED)
