@@ -53,6 +53,17 @@ class _Gates(Function):
         return *_tensors(gradients), None, None, None, None
 
 
+class _RouterPenalty(Function):
+    @staticmethod
+    def forward(ctx: Any, prob_NK: Tensor, entropy_weight: float, balance_weight: float) -> Tensor:
+        penalty, ctx.gradient = kernels.router_penalty(*_arrays(prob_NK), entropy_weight, balance_weight)
+        return prob_NK.new_tensor(penalty)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+        return torch.from_numpy(ctx.gradient) * grad, None, None
+
+
 class _Experts(Function):
     """The experts on their own rows, one after the other."""
 
@@ -111,6 +122,7 @@ class _LogProb(Function):
 
 window = _Window.apply
 gates = _Gates.apply
+router_penalty = _RouterPenalty.apply
 experts = _Experts.apply
 components = _Components.apply
 log_prob = _LogProb.apply

@@ -190,6 +190,27 @@ def _softmax(logits, out, n):
 
 
 @njit(cache=True)
+def router_penalty(prob_NK, entropy_weight, balance_weight):
+    """entropy_weight mean_n sum_k p log(p + FLOOR) + balance_weight sum_k (mean_n p - 1/K)^2, and its gradient."""
+    N, K = prob_NK.shape
+    real = prob_NK.dtype.type
+    entropy = 0.0
+    excess_K = np.full(K, -1 / K)
+    grad_NK = np.empty((N, K), prob_NK.dtype)
+    for n in range(N):
+        for k in range(K):
+            p = prob_NK[n, k]
+            log_p = np.log(p + real(FLOOR))
+            entropy += p * log_p
+            excess_K[k] += p / N
+            grad_NK[n, k] = real(entropy_weight / N) * (log_p + p / (p + real(FLOOR)))
+    for n in range(N):
+        for k in range(K):
+            grad_NK[n, k] += real(2 * balance_weight / N * excess_K[k])
+    return entropy_weight * entropy / N + balance_weight * (excess_K**2).sum(), grad_NK
+
+
+@njit(cache=True)
 def components_forward(weight_NJ, raw_NJ3C, anchor_N, use_anchor, use_delta, sigma_min, sigma_max):
     """Expert outputs (logits l, Delta, log-scales t) to mixture components.
 

@@ -70,11 +70,12 @@ class Router(nn.Module):
         nn.init.normal_(self.key_KR, generator=generator)
 
     def forward(self, z_ND: Tensor) -> Tensor:
-        query_NR = nn.functional.linear(z_ND, self.query_RD, self.query_bias_R)
         if self.cosine:
-            query_NR = nn.functional.normalize(query_NR, dim=-1)
-            return query_NR @ nn.functional.normalize(self.key_KR, dim=-1).T
-        return query_NR @ self.key_KR.T / math.sqrt(self.key_KR.shape[1])
+            query_NR = nn.functional.linear(z_ND, self.query_RD, self.query_bias_R)
+            return nn.functional.normalize(query_NR, dim=-1) @ nn.functional.normalize(self.key_KR, dim=-1).T
+        # <W z + b, k_j> = <z, W' k_j> + <b, k_j>: the product of queries and keys first, which has no rows
+        key_KR = self.key_KR / math.sqrt(self.key_KR.shape[1])
+        return nn.functional.linear(z_ND, key_KR @ self.query_RD, key_KR @ self.query_bias_R)
 
 
 class Experts(nn.Module):

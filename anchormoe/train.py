@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from anchormoe import functions
 from anchormoe.config import AnchorMode, Loss, TrainConfig
 from anchormoe.mixture import GaussianMixture
 from anchormoe.model import AnchorMoE, Prediction
@@ -52,8 +53,7 @@ def objective(prediction: Prediction, y: Tensor, model: AnchorMoE, config: Train
     prob_NK = prediction.gates.router_prob_NK
     if prob_NK is not None:
         entropy_weight = config.entropy_weight if epoch <= config.entropy_epochs else config.entropy_weight_after
-        loss = loss + entropy_weight * (prob_NK * (prob_NK + 1e-12).log()).sum(-1).mean()
-        loss = loss + config.balance_weight * (prob_NK.mean(0) - 1 / prob_NK.shape[1]).square().sum()
+        loss = loss + functions.router_penalty(prob_NK, entropy_weight, config.balance_weight)
     loss = loss + config.log_scale_weight * model.window.log_scale_KD.square().mean()
     if model.config.anchor_mode is AnchorMode.delta:
         delta_NJC = prediction.delta_NJC
