@@ -202,16 +202,21 @@ _BOOSTED: dict[AnchorKind, Callable[..., BoostedModel]] = {
 }
 
 
+def import_regressor(path: str) -> Any:
+    """The class that an import path names."""
+    module_name, _, class_name = path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(
+            f"anchor.target must be the import path of a scikit-learn regressor, received {path}: {error}"
+        ) from None
+
+
 def _regressor(config: AnchorConfig, seed: int) -> Any:
     """An instance of the class that config.target names, seeded if it takes a seed."""
     assert config.target is not None
-    module_name, _, class_name = config.target.rpartition(".")
-    try:
-        regressor_class = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(
-            f"anchor.target must be the import path of a scikit-learn regressor, received {config.target}: {error}"
-        ) from None
+    regressor_class = import_regressor(config.target)
     parameters = dict(config.params)
     if "random_state" in inspect.signature(regressor_class).parameters:
         parameters.setdefault("random_state", seed)

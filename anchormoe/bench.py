@@ -13,13 +13,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from anchormoe import datasets, store, summary
 from anchormoe.compose import jobs
 from anchormoe.config import Config, JobConfig
-from anchormoe.runner import Task, pending, run_tasks
+from anchormoe.runner import Task, pending, require_runnable, run_tasks
 from anchormoe.store import Row
 
 
 def main(arguments: list[str]) -> int:
     console = Console()
-    wanted = jobs(arguments)
+    wanted = parse(arguments)
     if not wanted:  # Hydra has answered by itself: --help, --cfg job, ...
         return 0
     rows = run_jobs(wanted, console)
@@ -32,9 +32,25 @@ def main(arguments: list[str]) -> int:
     return 1 if len(failed) else 0
 
 
+def parse(arguments: Sequence[str]) -> list[JobConfig]:
+    return jobs([part for argument in arguments for part in _spell_out(argument)])
+
+
+def _spell_out(argument: str) -> list[str]:
+    """anchor=package.Class is short for anchor=sklearn anchor.target=package.Class."""
+    key, _, value = argument.partition("=")
+    if key == "anchor" and "." in value:
+        return ["anchor=sklearn", f"anchor.target={value}"]
+    return [argument]
+
+
 def run_jobs(wanted: Sequence[JobConfig], console: Console) -> pd.DataFrame:
     """Run what is not stored yet and return all rows asked for, stored before or now."""
+    for job in wanted:
+        require_runnable(job.config())
     tasks = [task for job in wanted for task in _tasks(job)]
+    for path in {task.path for task in tasks}:
+        store.require_writable(path)
     todo = pending(tasks)
     if len(todo) < len(tasks):
         console.print(f"{len(tasks) - len(todo)} of {len(tasks)} splits are stored already")

@@ -36,16 +36,20 @@ def jobs(overrides: Sequence[str]) -> list[JobConfig]:
     def collect(config: DictConfig) -> None:
         collected.append(config)
 
-    # Conversion comes after Hydra is done, whose task runner would add a line of its own to an error.
     with tempfile.TemporaryDirectory() as scratch:  # Hydra insists on writing a sweep's multirun.yaml somewhere
         os.environ["ANCHORMOE_SCRATCH"] = scratch
         os.environ["HYDRA_FULL_ERROR"] = "1"  # raise, so that we may say it in one line
-        with _arguments(overrides):
-            try:
+        try:
+            with _arguments(overrides):
                 collect()
-            except (HydraException, OmegaConfBaseException) as error:
-                raise UserError(explain(error, overrides)) from error
-    return [to_job(config) for config in collected]
+            # Converted only now: Hydra's task runner would add a line of its own to an error.
+            return [to_job(config) for config in collected]
+        except (HydraException, OmegaConfBaseException) as error:
+            raise UserError(explain(error, overrides)) from error
+        except SystemExit as exit:  # Hydra has answered by itself, --help for instance
+            if exit.code:
+                raise
+            return []
 
 
 def to_job(config: DictConfig) -> JobConfig:

@@ -171,6 +171,8 @@ class AnchorConfig:
             "the import path of a scikit-learn regressor, e.g. sklearn.linear_model.BayesianRidge",
             self.target,
         )
+        if self.name == "sklearn":
+            self.name = str(self.target)
 
 
 @dataclass

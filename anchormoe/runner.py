@@ -16,7 +16,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass
 from pathlib import Path
 
-from anchormoe import store
+from anchormoe import datasets, store
+from anchormoe.anchors import import_regressor
 from anchormoe.config import Config, SeedRule
 from anchormoe.data import Dataset, load
 from anchormoe.errors import UserError
@@ -56,10 +57,20 @@ def _load(name: str, variant: str | None, source: str, mirror: str | None) -> Da
     return load(name, variant=variant, source=source, mirror=mirror)
 
 
+def require_runnable(config: Config) -> None:
+    """Names that only other modules know: a variant of the dataset, an anchor's import path."""
+    datasets.info(config.dataset.name).variant(_variant(config))
+    if config.anchor.target is not None:
+        import_regressor(config.anchor.target)
+
+
+def _variant(config: Config) -> str | None:
+    return config.dataset.variant or config.rules.variants.get(config.dataset.name)
+
+
 def load_dataset(config: Config) -> Dataset:
     """The dataset's variant that this protocol and ablation use, subsampled if so configured."""
-    variant = config.dataset.variant or config.rules.variants.get(config.dataset.name)
-    dataset = _load(config.dataset.name, variant, config.data.source.value, config.data.mirror)
+    dataset = _load(config.dataset.name, _variant(config), config.data.source.value, config.data.mirror)
     if config.dataset.subsample is None:
         return dataset
     rows = subsample(len(dataset.y), config.dataset.subsample, config.seed)

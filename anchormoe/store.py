@@ -17,6 +17,8 @@ from typing import Any
 
 import pandas as pd
 
+from anchormoe.errors import UserError
+
 Row = dict[str, Any]
 
 # What makes two rows the same measurement. The config hash tells apart runs whose settings differ in any other way.
@@ -31,9 +33,21 @@ def path_for(results_dir: Path, experiment: str, dataset: str) -> Path:
     return results_dir / experiment / f"{dataset}.jsonl"
 
 
+def require_writable(path: Path) -> None:
+    """Fail before hours of work, not after, where a row could not be stored."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab"):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"results_dir must be a folder that can be written to, received {path.parent.parent}: {error.strerror}"
+        ) from None
+
+
 def append(path: Path, row: Row) -> bool:
     """Add a row, durably. Returns False, and writes nothing, if a good row of that identity is already there."""
-    line = (json.dumps(row, allow_nan=True) + "\n").encode()
+    line = (json.dumps(row, allow_nan=False) + "\n").encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path) as descriptor:
         content = _read_all(descriptor)

@@ -193,7 +193,7 @@ def test_missing_and_partial_cells_are_said() -> None:
     assert cell(nll, "boston", "reproduced", "Anchor-MoE").text.endswith("(7/20)")
     assert cell(nll, "yacht", "reproduced", "Anchor-MoE").text == MISSING
     assert any("no finished split is stored" in note for note in nll.notes)
-    assert not any("–:" in note for note in nll.notes)  # noqa: RUF001
+    assert not any("–:" in note for note in nll.notes)
 
 
 def test_no_rows_at_all() -> None:

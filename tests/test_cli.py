@@ -1,0 +1,121 @@
+"""The command line as a user meets it: right answers, and one clear line with exit code 2 for every mistake."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anchormoe import cli
+
+
+def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Run a command that must fail as the user's mistake; returns its one line."""
+    assert cli.main(list(arguments)) == 2
+    captured = capsys.readouterr()
+    lines = captured.err.splitlines()
+    assert len(lines) == 1
+    assert "Traceback" not in captured.out + captured.err
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("dataset=bostn", "did you mean dataset=boston?"),
+        ("ablation=no_ruter", "did you mean ablation=no_router?"),
+        ("protocol=clear", "protocol must be one of clean, published, received clear"),
+        ("modle.top_k=3", "did you mean model.top_k?"),
+        ("model.topk=3", "did you mean model.top_k?"),
+        ("+model.topk=3", "did you mean model.top_k?"),
+        ("model.top_k=two", "model.top_k: Value 'two' of type 'str' could not be converted to Integer"),
+        ("model.top_k=9", "model.top_k must be at most num_experts=8, received 9"),
+        ("model.sigma_min=2", "model.sigma_min must be at most sigma_max=1.0, received 2.0"),
+        ("model.router=foo", "expected one of [dot, cosine, none]"),
+        ("train.epochs=0", "train.epochs must be positive, received 0"),
+        ("splits=21", "splits must be split numbers from 1 to 20"),
+        ("splits=5-2", "splits must be split numbers from 1 to 20"),
+        ("splits=x", "splits must be split numbers from 1 to 20"),
+        ("workers=0", "workers must be auto or a positive number, received 0"),
+        ("seed=-1", "seed must be"),
+        ("dataset.variant=cooling", "unknown variant of dataset 'boston'"),
+        ("anchor=sklearn.svm.NoSuch", "received sklearn.svm.NoSuch"),
+        ("anchor=sklearn", "anchor.target"),
+        ("boston", "arguments must look like key=value, received 'boston'"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_it(
+    argument: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = mistake(capsys, argument, f"results_dir={tmp_path / 'results'}")
+    assert expected in line
+    assert not (tmp_path / "results").exists()
+
+
+def test_an_unwritable_results_dir_is_found_before_any_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    line = mistake(capsys, "dataset=yacht", f"results_dir={tmp_path / 'file'}")
+    assert "results_dir must be a folder that can be written to" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["tables", "format=pdf"], "format must be one of"),
+        (["tables", "what=1"], "options must be among"),
+        (["check", "live=x"], "live must be a number of splits"),
+        (["check", "results_dir=nowhere"], "results_dir must be a folder"),
+    ],
+)
+def test_mistakes_in_tables_and_check(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert expected in mistake(capsys, *arguments)
+
+
+def test_help_shows_commands_and_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert "anchormoe-bench dataset=boston ablation=no_router" in text
+    assert "dataset: boston, concrete, energy" in text
+    for command in ("tables", "check", "data"):
+        assert f"anchormoe-bench {command}" in text
+        assert cli.main([command, "--help"]) == 0
+
+
+def test_cfg_job_shows_the_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["dataset=wine", "model.top_k=3", "--cfg", "job"]) == 0
+    text = capsys.readouterr().out
+    assert "name: wine" in text
+    assert "top_k: 3" in text
+
+
+def test_a_sweep_runs_every_combination_and_leaves_nothing_but_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["-m", "dataset=yacht,boston", "ablation=full,no_anchor", "anchor=ridge", "train.epochs=2"]
+    assert cli.main([*arguments, "splits=1", "workers=1"]) == 0
+    files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert files == ["results/runs/boston.jsonl", "results/runs/yacht.jsonl"]
+    output = capsys.readouterr().out
+    for dataset in ("yacht", "boston"):
+        for ablation in ("full", "no_anchor"):
+            assert f"{dataset} (standard), anchormoe {ablation}, protocol published" in output
+    assert "CRPS (y)" in output
+    assert "SE" in output
+
+
+def test_an_anchor_by_its_import_path(tmp_path: Path) -> None:
+    import anchormoe
+
+    rows = anchormoe.run(
+        "anchor=sklearn.linear_model.BayesianRidge",
+        **{"dataset": "yacht", "train.epochs": 2, "splits": "1-2", "workers": 1, "results_dir": tmp_path},
+    )
+    assert list(rows.split) == [1, 2]
+    assert set(rows.anchor) == {"sklearn.linear_model.BayesianRidge"}
+    assert set(anchormoe.load_results(str(tmp_path)).split) == {1, 2}
+
+
+def test_reading_rows_needs_no_torch() -> None:
+    code = "import sys, anchormoe.tables, anchormoe.check, anchormoe.render; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
