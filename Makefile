@@ -34,11 +34,11 @@ check: $(VENV)/installed  ## Compare the stored rows with the published numbers,
 reproduce-tables: $(VENV)/installed  ## Run what is missing of the paper's tables, write them, check them
 	$(BIN)/anchormoe-bench experiment=tables $(RUN)
 	$(BIN)/anchormoe-bench tables output=results
-	$(BIN)/anchormoe-bench check
+	$(BIN)/anchormoe-bench check output=results/check.txt
 
 split-by-split: $(VENV)/installed  ## The published runs to the letter on the five small datasets
 	$(BIN)/anchormoe-bench experiment=split_by_split $(RUN)
-	$(BIN)/anchormoe-bench check missing=ok
+	$(BIN)/anchormoe-bench check missing=ok output=results/check.txt
 
 clean:  ## Remove the environment and caches (never results)
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info

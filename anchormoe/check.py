@@ -64,6 +64,8 @@ class CellResult:
     tolerance: float
     verdict: str
     note: str
+    same_stage: int | None = None  # on how many splits ours is the notebook's; None where it printed none
+    same_epoch: int | None = None
     unneeded_exception: bool = False
 
     @property
@@ -115,7 +117,7 @@ def to_rich(report: CheckReport, *, problems_only: bool = False) -> Group:
     grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for title in ("dataset", "ablation", "metric"):
         grid.add_column(title)
-    for title in ("splits", "ours - published", "in SEs", "allowed"):
+    for title in ("splits", "stage", "epoch", "ours - published", "in SEs", "allowed"):
         grid.add_column(title, justify="right")
     for title in ("verdict", "note"):
         grid.add_column(title)
@@ -126,13 +128,16 @@ def to_rich(report: CheckReport, *, problems_only: bool = False) -> Group:
             cell.ablation,
             cell.metric,
             f"{cell.num_splits}/{NUM_SPLITS}",
+            NOT_AVAILABLE if cell.same_stage is None else str(cell.same_stage),
+            NOT_AVAILABLE if cell.same_epoch is None else str(cell.same_epoch),
             NOT_AVAILABLE if cell.difference is None else f"{cell.difference:+.5f}",
             NOT_AVAILABLE if in_ses is None else f"{in_ses:+.2f}",
             f"{cell.tolerance:.5f}",
             Text(cell.verdict, style=_STYLES[cell.verdict]),
             Text(f"[{notes.index(cell.note) + 1}]" if cell.note else ""),
         )
-    parts: list[RichTable | Text] = [grid, Text("")] if shown else []
+    legend = "stage, epoch: on how many splits the selected number is the notebook's"
+    parts: list[RichTable | Text] = [grid, Text(""), Text(legend, style="dim")] if shown else []
     parts += [Text(f"[{number}] {note}", style="dim") for number, note in enumerate(notes, start=1)]
     parts.append(Text(report.summary, style="bold red" if report.exit_code else "bold green"))
     return Group(*parts)
@@ -176,6 +181,8 @@ def _judge(run: cells.Run | None, dataset: str, ablation: str, metric: str, requ
         tolerance=allowed,
         verdict=verdict,
         note="; ".join(notes),
+        same_stage=_same(run, "anchor_stage", notebook.stages),
+        same_epoch=_same(run, "epoch", notebook.epochs),
         unneeded_exception=unneeded,
     )
 
@@ -199,19 +206,25 @@ def _problems(
         return problems
     close = int((differences.abs() <= sharper.within + rule.rounding).sum())
     wanted: list[tuple[str, int, int | None]] = [(f"within {sharper.within} of the notebook", close, sharper.at_least)]
-    for name, column, theirs, at_least in (
-        ("with the notebook's stages", "anchor_stage", notebook.stages, sharper.stages_at_least),
-        ("with the notebook's epoch", "epoch", notebook.epochs, sharper.epochs_at_least),
+    for name, equal, at_least in (
+        ("with the notebook's stages", _same(run, "anchor_stage", notebook.stages), sharper.stages_at_least),
+        ("with the notebook's epoch", _same(run, "epoch", notebook.epochs), sharper.epochs_at_least),
     ):
-        if theirs is not None:
-            ours = zip(differences.index.tolist(), run.rows[column].tolist(), strict=True)
-            equal = sum(value == theirs[split - 1] for split, value in ours)
+        if equal is not None:
             wanted.append((name, equal, at_least))
     for name, found, at_least in wanted:
         if at_least is not None and found < _scaled(at_least, len(differences)):
             needed = _scaled(at_least, len(differences))
             problems.append(f"{found} of {len(differences)} splits {name}, {needed} required")
     return problems
+
+
+def _same(run: cells.Run | None, column: str, theirs: Sequence[int] | None) -> int | None:
+    """On how many splits a selected number equals the notebook's."""
+    if run is None or theirs is None:
+        return None
+    ours = zip(run.rows.index.tolist(), run.rows[column].tolist(), strict=True)
+    return sum(value == theirs[split - 1] for split, value in ours)
 
 
 def _scaled(at_least: int, num_splits: int) -> int:

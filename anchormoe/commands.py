@@ -20,10 +20,10 @@ TABLES_HELP = """anchormoe-bench tables [format=rich|md|csv|tex] [form=both|publ
 
 The paper's five tables from stored rows, as published and corrected. With output= they are written as files."""
 
-CHECK_HELP = """anchormoe-bench check [missing=off|ok] [live=2] [show=problems|all] [results_dir=results]
+CHECK_HELP = """anchormoe-bench check [missing=off|ok] [live=2] [show=problems|all] [output=FILE] [results_dir=results]
 
 Compares stored rows of protocol=published with the authors' numbers, split by split, and recomputes `live` splits.
-Exit code 1 if a cell is off, or missing unless missing=ok."""
+Exit code 1 if a cell is off, or missing unless missing=ok. With output= the full report is written to a file too."""
 
 
 def main_tables(arguments: list[str]) -> int:
@@ -56,7 +56,7 @@ def main_check(arguments: list[str]) -> int:
     options = _options(
         arguments,
         CHECK_HELP,
-        {"missing": ("off", "ok"), "live": None, "show": ("problems", "all"), "results_dir": None},
+        {"missing": ("off", "ok"), "live": None, "show": ("problems", "all"), "output": None, "results_dir": None},
     )
     if options is None:
         return 0
@@ -67,6 +67,9 @@ def main_check(arguments: list[str]) -> int:
     console = Console()
     report = check.check(rows, require_all=options["missing"] == "off")
     console.print(check.to_rich(report, problems_only=options["show"] == "problems"))
+    if options["output"]:
+        with Path(options["output"]).open("w") as file:
+            Console(file=file, width=110).print(check.to_rich(report))
     live_ok = live_check(int(live), console)
     return 0 if report.exit_code == 0 and live_ok else 1
 

@@ -179,9 +179,8 @@ def test_layer_norm_collapses_a_latent_of_two_dimensions_to_two_points() -> None
 # --- objective and gradients
 
 
-@pytest.mark.parametrize("epoch", [3, 4])
-def test_objective_and_all_gradients_equal_autograd_on_the_dense_form(config: ModelConfig, epoch: int) -> None:
-    model, batch = random_model(config).train(), random_batch()
+def assert_equal_to_dense(model: AnchorMoE, batch: Batch, *, epoch: int) -> None:
+    """The objective and its gradients equal autograd's on the dense form."""
     plain = plain_copy(model)
     loss = objective(model.predict(batch.x, batch.anchor), batch.y, model, PENALTIES, epoch)
     expected = oracle.objective(plain(batch.x, batch.anchor), batch.y, plain, PENALTIES, epoch)
@@ -192,6 +191,11 @@ def test_objective_and_all_gradients_equal_autograd_on_the_dense_form(config: Mo
     assert gradients.keys() == dict(model.named_parameters()).keys()
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-8, atol=1e-10, msg=name)
+
+
+@pytest.mark.parametrize("epoch", [3, 4])
+def test_objective_and_all_gradients_equal_autograd_on_the_dense_form(config: ModelConfig, epoch: int) -> None:
+    assert_equal_to_dense(random_model(config).train(), random_batch(), epoch=epoch)
 
 
 def test_gradients_equal_finite_differences(config: ModelConfig) -> None:
@@ -219,6 +223,25 @@ def test_gradients_equal_finite_differences(config: ModelConfig) -> None:
                 parameter.copy_(kept)
             numerical = (above - below) / (2 * step)
             torch.testing.assert_close((gradient * direction).sum(), numerical, rtol=1e-5, atol=1e-7, msg=name)
+
+
+@pytest.mark.parametrize("name", ["published", "log_space"])
+def test_experts_of_vanishing_weight_count_as_the_dense_form_counts_them(name: str) -> None:
+    """Weights of exactly zero (a router that is certain) and windows under the floor, for targets so far out that what
+    such an expert is given decides the density."""
+    model = random_model(dataclasses.replace(SMALL, **OPTIONS[name], smoothing=0.0, top_k=NUM_EXPERTS)).train()
+    batch = random_batch()
+    batch = dataclasses.replace(batch, y=batch.anchor + 15)
+    with torch.no_grad():
+        model.window.log_scale_KD.fill_(0.8)
+        if name == "published":
+            assert model.router is not None
+            model.router.key_KR *= 1e4
+        else:
+            model.window.center_KD[1] = 1e3
+    weights = model.gates(batch.x).weight_NJ
+    assert (weights == 0).any() if name == "published" else (weights < 1e-10).any()
+    assert_equal_to_dense(model, batch, epoch=1)
 
 
 def test_fixed_windows_get_no_gradient_and_do_not_move() -> None:
