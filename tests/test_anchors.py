@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import lightgbm
@@ -20,6 +21,7 @@ STAGES = 60
 SEED = 3
 FOLDS = ("tr", "va", "tv", "cal", "test")
 GBDT = AnchorConfig(name="gbdt", kind=AnchorKind.gbdt, stages=STAGES, params={"learning_rate": 0.2, "max_depth": 3})
+TREES = dataclasses.replace(GBDT, name="trees", kind=AnchorKind.trees)
 XGBOOST = AnchorConfig(
     kind=AnchorKind.xgboost,
     stages=STAGES,
@@ -122,11 +124,14 @@ def test_lightgbm_selects_the_stage_and_equals_short_fits() -> None:
     assert_equal(means, fit(SPLIT.tr, means.stage), fit(SPLIT.tv, means.stage), exactly=False)
 
 
-def test_xgboost_selects_nearly_the_same_model_as_gbdt() -> None:
-    """The same trees on the same data: what makes it a replacement."""
-    gbdt, boosted = (anchor_means(config, X, y, SPLIT, seed=SEED) for config in (GBDT, XGBOOST))
-    assert gbdt.stage == boosted.stage
-    np.testing.assert_allclose(boosted.tv, gbdt.tv, rtol=1e-3)
+@pytest.mark.parametrize(("config", "rtol"), [(XGBOOST, 1e-3), (TREES, 1e-10)], ids=["xgboost", "trees"])
+def test_other_exact_trees_give_the_model_that_gbdt_gives(config: AnchorConfig, rtol: float) -> None:
+    """Without ties between splits the trees are the same: what makes these kinds a replacement."""
+    gbdt, other = (anchor_means(kind, X, y, SPLIT, seed=SEED) for kind in (GBDT, config))
+    assert_interior(gbdt.stage)
+    assert other.stage == gbdt.stage
+    for fold in FOLDS:
+        np.testing.assert_allclose(getattr(other, fold), getattr(gbdt, fold), rtol=rtol, err_msg=fold)
 
 
 @pytest.mark.parametrize("scale", [2.0**-20, 2.0**-10, 2.0**10, 2.0**20])  # about 1e-6 to 1e6; exact in floating point
@@ -190,7 +195,7 @@ def test_no_anchor_is_zero_everywhere() -> None:
         np.testing.assert_array_equal(getattr(means, fold), np.zeros(len(getattr(SPLIT, fold))))
 
 
-@pytest.mark.parametrize("config", [GBDT, XGBOOST, LIGHTGBM], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [GBDT, TREES, XGBOOST, LIGHTGBM], ids=lambda config: config.name)
 def test_anchors_do_without_calibration_rows(config: AnchorConfig) -> None:
     means = anchor_means(config, X, y, make_split(calibration_fraction=0.0), seed=SEED)
     assert len(means.cal) == 0

@@ -306,15 +306,14 @@ def test_digits_beyond_those_quoted_decide_nothing() -> None:
 # --- which rows fill a cell
 
 
-def test_anchors_are_never_mixed_and_gbdt_is_preferred() -> None:
+def test_anchors_are_never_mixed_and_gbdt_is_preferred_if_as_complete() -> None:
     gbdt = stored_rows()
-    gbdt = gbdt[gbdt["split"] <= 5]
     xgboost = stored_rows(anchor="xgboost", config_hash="def", rmse_y=7.0)
-    run = cells.choose(
-        pd.concat([xgboost, gbdt]).reset_index(), dataset="boston", ablation="full", protocol="published"
-    )
-    assert run is not None
-    assert (run.anchor, len(run.rows), run.num_candidates) == ("gbdt", 5, 2)
+    for rows, expected in ((gbdt, ("gbdt", 20, 2)), (gbdt[gbdt["split"] <= 5], ("xgboost", 20, 2))):
+        both = pd.concat([xgboost, rows], ignore_index=True)
+        run = cells.choose(both, dataset="boston", ablation="full", protocol="published")
+        assert run is not None
+        assert (run.anchor, len(run.rows), run.num_candidates) == expected
     rmse = table(tables.build(xgboost, "published"), "rmse")
     boston = cell(rmse, "boston", "reproduced", "Anchor-MoE")
     assert boston.mean == 7.0
