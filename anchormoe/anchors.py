@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from sklearn.ensemble import GradientBoostingRegressor
 
 from anchormoe import trees
 from anchormoe.config import AnchorConfig, AnchorKind
@@ -50,7 +51,7 @@ def anchor_means(config: AnchorConfig, X: np.ndarray, y: np.ndarray, split: Spli
     predict_sub: Predict
     predict_final: Predict
     if config.kind is AnchorKind.none:
-        predict_sub = predict_final = _zeros
+        predict_sub, predict_final = _constant(y[split.tr].mean()), _constant(y[split.tv].mean())
     elif config.kind is AnchorKind.sklearn:
         predict_sub = _regressor(config, seed).fit(X[split.tr], y[split.tr]).predict
         predict_final = _regressor(config, seed).fit(X[split.tv], y[split.tv]).predict
@@ -71,8 +72,9 @@ def anchor_means(config: AnchorConfig, X: np.ndarray, y: np.ndarray, split: Spli
     )
 
 
-def _zeros(X: np.ndarray) -> np.ndarray:
-    return np.zeros(len(X))
+def _constant(mean: float) -> Predict:
+    """No anchor: the mean of the target, which is 0 once z-scored."""
+    return lambda X: np.full(len(X), mean)
 
 
 def _at_stage(model: BoostedModel, stage: int) -> Predict:
@@ -88,8 +90,6 @@ class _Gbdt:
     def __init__(
         self, config: AnchorConfig, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
     ) -> None:
-        from sklearn.ensemble import GradientBoostingRegressor
-
         self.model = GradientBoostingRegressor(n_estimators=stages, random_state=seed, **config.params).fit(X, y)
         self.validation = validation
 
@@ -202,22 +202,48 @@ _BOOSTED: dict[AnchorKind, Callable[..., BoostedModel]] = {
 }
 
 
-def import_regressor(path: str) -> Any:
-    """The class that an import path names."""
-    module_name, _, class_name = path.rpartition(".")
+def require_usable(config: AnchorConfig) -> None:
+    """An import path that is a regressor's and parameters it knows; XGBoost and LightGBM judge their own."""
+    if config.kind is AnchorKind.sklearn:
+        accepted = _parameters(_import_regressor(config))
+    elif config.kind is AnchorKind.gbdt:
+        accepted = _parameters(GradientBoostingRegressor)
+    elif config.kind is AnchorKind.trees:
+        accepted = {"learning_rate", "max_depth"}
+    else:
+        return
+    unknown = sorted(set(config.params) - accepted)
+    if accepted and unknown:
+        raise UserError(f"anchor.params must be among {', '.join(sorted(accepted))}, received {', '.join(unknown)}")
+
+
+def _import_regressor(config: AnchorConfig) -> Any:
+    """The class that config.target names."""
+    assert config.target is not None
+    module_name, _, class_name = config.target.rpartition(".")
+    reason = "it has no fit and predict"
     try:
-        return getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(
-            f"anchor.target must be the import path of a scikit-learn regressor, received {path}: {error}"
-        ) from None
+        found = getattr(importlib.import_module(module_name), class_name)
+        if inspect.isclass(found) and hasattr(found, "fit") and hasattr(found, "predict"):
+            return found
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        reason = str(error)
+    raise UserError(
+        f"anchor.target must be the import path of a scikit-learn regressor, received {config.target}: {reason}"
+    )
+
+
+def _parameters(regressor_class: Any) -> set[str]:
+    """Names of the keyword arguments; empty if it takes any."""
+    parameters = inspect.signature(regressor_class).parameters.values()
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    return set() if takes_any else {parameter.name for parameter in parameters}
 
 
 def _regressor(config: AnchorConfig, seed: int) -> Any:
     """An instance of the class that config.target names, seeded if it takes a seed."""
-    assert config.target is not None
-    regressor_class = import_regressor(config.target)
+    regressor_class = _import_regressor(config)
     parameters = dict(config.params)
-    if "random_state" in inspect.signature(regressor_class).parameters:
+    if "random_state" in _parameters(regressor_class):
         parameters.setdefault("random_state", seed)
     return regressor_class(**parameters)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from anchormoe.published import NUM_SPLITS
 
-# A cell never mixes anchors. The published runs used scikit-learn's boosting; the others stand in where that was not run.
+# A cell never mixes anchors. The published runs used scikit-learn's boosting; others stand in where that was not run.
 ANCHOR_PREFERENCE = ("gbdt", "trees", "xgboost", "none")
 
 # Target and feature set behind a cell, for the datasets that have several. Rows of another target are another quantity.

@@ -77,7 +77,7 @@ def gates_forward(window_NK, logit_NK, has_router, log_space, top_k, smoothing):
     p = softmax(l), or 1 without a router
     v = omega p / (sum omega p + FLOOR), or in log space softmax(log max(omega / sum omega, FLOOR) + l)
     u = v / (sum over the chosen of v + FLOOR);  w = (1 - smoothing) u + smoothing / k
-    Returns chosen_NJ in order of falling v, w_NJ, p_NK, v_NK.
+    Returns chosen_NJ in order of falling v (equal ones: the first), w_NJ, p_NK, v_NK.
     """
     N, K = window_NK.shape
     real = window_NK.dtype.type

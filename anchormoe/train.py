@@ -45,7 +45,7 @@ def objective(prediction: Prediction, y: Tensor, model: AnchorMoE, config: Train
          + c_e mean_n sum_j p_nj log p_nj      c_e = entropy_weight up to entropy_epochs, entropy_weight_after later
          + balance_weight sum_j (mean_n p_nj - 1/K)^2
          + log_scale_weight mean_jl log_s_jl^2
-         + delta_weight mean_nkc Delta_nkc^2   (experts a row did not choose count as 0; not in free mode)
+         + delta_weight mean_nkc Delta_nkc^2   (experts a row did not choose count as 0; only in mode delta)
     """
     mixture = prediction.mixture
     score = mixture.crps(y) if config.loss is Loss.crps else -mixture.log_prob(y)

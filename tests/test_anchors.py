@@ -12,7 +12,7 @@ import xgboost
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import RidgeCV
 
-from anchormoe.anchors import AnchorMeans, anchor_means
+from anchormoe.anchors import AnchorMeans, anchor_means, require_usable
 from anchormoe.config import AnchorConfig, AnchorKind
 from anchormoe.errors import UserError
 from anchormoe.splits import Split, inner_split, outer_split
@@ -125,12 +125,13 @@ def test_lightgbm_selects_the_stage_and_equals_short_fits() -> None:
 
 
 @pytest.mark.parametrize(("config", "rtol"), [(XGBOOST, 1e-3), (TREES, 1e-10)], ids=["xgboost", "trees"])
-def test_other_exact_trees_give_the_model_that_gbdt_gives(config: AnchorConfig, rtol: float) -> None:
-    """Without ties between splits the trees are the same: what makes these kinds a replacement."""
+def test_other_exact_trees_equal_gbdt_on_training_rows(config: AnchorConfig, rtol: float) -> None:
+    """What makes them a replacement. On other rows they may differ: where several features part a node's rows equally
+    well, each picks its own."""
     gbdt, other = (anchor_means(kind, X, y, SPLIT, seed=SEED) for kind in (GBDT, config))
     assert_interior(gbdt.stage)
     assert other.stage == gbdt.stage
-    for fold in FOLDS:
+    for fold in ("tr", "tv"):
         np.testing.assert_allclose(getattr(other, fold), getattr(gbdt, fold), rtol=rtol, err_msg=fold)
 
 
@@ -188,11 +189,27 @@ def test_a_seed_in_the_parameters_wins_over_the_runs() -> None:
     np.testing.assert_array_equal(first.test, second.test)
 
 
-def test_no_anchor_is_zero_everywhere() -> None:
+def test_no_anchor_is_the_mean_of_the_rows_it_may_see() -> None:
     means = anchor_means(AnchorConfig(name="none", kind=AnchorKind.none), X, y, SPLIT, seed=SEED)
     assert means.stage is None
     for fold in FOLDS:
-        np.testing.assert_array_equal(getattr(means, fold), np.zeros(len(getattr(SPLIT, fold))))
+        seen = SPLIT.tr if fold in ("tr", "va") else SPLIT.tv
+        np.testing.assert_array_equal(getattr(means, fold), np.full(len(getattr(SPLIT, fold)), y[seen].mean()))
+
+
+@pytest.mark.parametrize(
+    "target", [".foo.Ridge", "sklearn.linear_model", "math.sin", "sklearn.preprocessing.StandardScaler", "Ridge"]
+)
+def test_a_target_that_is_no_regressor_is_found_before_any_work(target: str) -> None:
+    with pytest.raises(UserError, match="the import path of a scikit-learn regressor"):
+        require_usable(AnchorConfig(kind=AnchorKind.sklearn, target=target))
+
+
+@pytest.mark.parametrize("kind", [AnchorKind.gbdt, AnchorKind.trees, AnchorKind.sklearn])
+def test_an_unknown_parameter_is_found_before_any_work(kind: AnchorKind) -> None:
+    target = "sklearn.linear_model.Ridge" if kind is AnchorKind.sklearn else None
+    with pytest.raises(UserError, match="received typo"):
+        require_usable(AnchorConfig(kind=kind, target=target, params={"typo": 3}))
 
 
 @pytest.mark.parametrize("config", [GBDT, TREES, XGBOOST, LIGHTGBM], ids=lambda config: config.name)

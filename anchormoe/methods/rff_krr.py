@@ -33,6 +33,7 @@ def fit_predict(config: Config, dataset: Dataset, split: Split, *, inner_seed: i
     seed = config.seed + split.number
     X, y = dataset.X[split.train], dataset.y[split.train]
     column_mean, column_std = X.mean(0), X.std(0)
+    column_std[column_std == 0] = 1.0  # a constant column says nothing; it must not divide by zero
     center, scale = float(y.mean()), float(y.std()) + 1e-8
     X = (X - column_mean) / column_std
     z = (y - center) / scale
