@@ -76,8 +76,8 @@ class _Watch:
         self.running: dict[tuple[str, str], list[Row]] = defaultdict(list)
         self.progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            TextColumn("{task.fields[done]}/{task.fields[count]} splits"),
+            BarColumn(bar_width=10),
+            TextColumn("{task.fields[done]}/{task.fields[count]}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
@@ -103,7 +103,7 @@ class _Watch:
         text = f"{row['dataset']} {row['ablation']} split {row['split']}"
         if good:
             rmse, nll = (sum(item[name] for item in good) / len(good) for name in ("rmse_y", "nll_z"))
-            text += f"  mean RMSE {rmse:.4g} NLL(z) {nll:.3f}"
+            text += f", RMSE {rmse:.3g} NLL(z) {nll:.3f}"
         self.progress.update(self.bar, advance=_work(task.config), description=text, done=self.done)
 
 
