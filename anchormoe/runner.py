@@ -19,7 +19,7 @@ from pathlib import Path
 
 from anchormoe import datasets, store
 from anchormoe.anchors import require_usable
-from anchormoe.config import Config, SeedRule
+from anchormoe.config import Config, DataSource, SeedRule
 from anchormoe.data import Dataset, load
 from anchormoe.errors import UserError
 from anchormoe.provenance import config_hash, environment, peak_memory_mb
@@ -59,9 +59,11 @@ def _load(name: str, variant: str | None, source: str, mirror: str | None) -> Da
 
 
 def require_runnable(config: Config) -> None:
-    """Names that only other modules know: a variant of the dataset, an anchor's import path and parameters."""
+    """What only other modules know: a variant of the dataset, an anchor's import path and parameters, a download."""
     datasets.info(config.dataset.name).variant(_variant(config))
     require_usable(config.anchor)
+    if config.data.source is DataSource.download:
+        load_dataset(config)  # into the cache once, before several workers want it
 
 
 def _variant(config: Config) -> str | None:
