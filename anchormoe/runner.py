@@ -9,11 +9,14 @@ import itertools
 import math
 import multiprocessing
 import os
+import sys
 import threading
 import time
 import traceback
+import types
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -171,7 +174,10 @@ def _completed(tasks: list[Task], workers: int) -> Iterator[tuple[Task, Row]]:
             yield task, run_task(task)
         return
     context = multiprocessing.get_context("spawn")  # forking a process that has run torch can deadlock
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(os.getpid(),)) as pool:
+    with (
+        _main_left_out(),
+        ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(os.getpid(),)) as pool,
+    ):
         running: dict[Future[Row], Task] = {}
         waiting = iter(tasks)
         try:
@@ -189,6 +195,18 @@ def _completed(tasks: list[Task], workers: int) -> Iterator[tuple[Task, Row]]:
             for process in list((pool._processes or {}).values()):
                 process.terminate()
             raise
+
+
+@contextmanager
+def _main_left_out() -> Iterator[None]:
+    """Spawned workers import the program's main module again, and a script that calls run() at its top level would
+    start all over in each of them. Ours need nothing from it."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def limit_threads() -> None:

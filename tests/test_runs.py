@@ -96,6 +96,18 @@ def test_a_failed_split_is_recorded_runs_again_and_does_not_stop_the_others(
     assert {row["status"] for row in rows_by_split(tmp_path).values()} == {"ok"}
 
 
+def test_a_script_without_a_main_guard_may_call_run(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"""
+import anchormoe
+rows = anchormoe.run(*{QUICK}, splits="1-2", workers=2, results_dir={str(tmp_path)!r})
+assert list(rows.split) == [1, 2]
+"""
+    )
+    assert subprocess.run([sys.executable, script], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
 def test_kill_9_ten_times_loses_and_duplicates_nothing(tmp_path: Path) -> None:
     """Each round is killed as soon as it has stored something new; the last one finishes the sweep."""
     command = [sys.executable, "-m", "anchormoe.cli", "-m", *QUICK, "dataset=yacht,boston", "workers=2"]
