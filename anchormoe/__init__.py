@@ -22,10 +22,11 @@ def run(*overrides: str, **settings: object) -> pd.DataFrame:
 
 
 def load_results(results_dir: str | None = None) -> pd.DataFrame:
-    """Stored rows of all experiments, one per split; those that ship with the package unless a folder is named."""
+    """Stored rows, one per split: all experiments of a folder, or the shipped ones behind the tables."""
     from pathlib import Path
 
+    from anchormoe.config import TABLE_EXPERIMENTS
     from anchormoe.paths import shipped
     from anchormoe.store import load_results as load
 
-    return load(shipped("results") if results_dir is None else Path(results_dir))
+    return load(shipped("results"), TABLE_EXPERIMENTS) if results_dir is None else load(Path(results_dir))

@@ -162,11 +162,7 @@ class _LightGBM:
     def __init__(
         self, config: AnchorConfig, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
     ) -> None:
-        try:
-            import lightgbm
-        except ImportError:
-            raise UserError("anchor=lightgbm needs the lightgbm package: pip install 'anchormoe[anchors]'") from None
-
+        lightgbm = _import_lightgbm()
         parameters = {
             "objective": "regression",
             "metric": "rmse",
@@ -207,14 +203,24 @@ def require_usable(config: AnchorConfig) -> None:
     if config.kind is AnchorKind.sklearn:
         accepted = _parameters(_import_regressor(config))
     elif config.kind is AnchorKind.gbdt:
-        accepted = _parameters(GradientBoostingRegressor)
+        accepted = _parameters(GradientBoostingRegressor) - {"n_estimators", "random_state"}  # anchor.stages, seed
     elif config.kind is AnchorKind.trees:
         accepted = {"learning_rate", "max_depth"}
     else:
+        if config.kind is AnchorKind.lightgbm:
+            _import_lightgbm()
         return
     unknown = sorted(set(config.params) - accepted)
     if accepted and unknown:
         raise UserError(f"anchor.params must be among {', '.join(sorted(accepted))}, received {', '.join(unknown)}")
+
+
+def _import_lightgbm() -> Any:
+    try:
+        import lightgbm
+    except ImportError:
+        raise UserError("anchor=lightgbm needs the lightgbm package: pip install 'anchormoe[anchors]'") from None
+    return lightgbm
 
 
 def _import_regressor(config: AnchorConfig) -> Any:

@@ -26,6 +26,7 @@ _PUBLISHED_VARIANTS = {
     ("naval", "no_cal"): "turbine_with_compressor",
 }
 _CLEAN_VARIANTS = {"energy": "heating", "naval": "compressor"}
+_ONE_VARIANT = {"power": "sheet1"}
 
 _NEEDED = ("dataset", "method", "ablation", "protocol", "anchor", "seed", "split", "variant", "config_hash", "status")
 
@@ -60,8 +61,7 @@ def choose(rows: pd.DataFrame, *, dataset: str, ablation: str, protocol: str, se
     absent = [name for name in _NEEDED if name not in rows.columns]
     if absent:
         raise ValueError(f"rows need the columns {', '.join(_NEEDED)}; missing: {', '.join(absent)}")
-    method = "rff_krr" if (protocol, dataset, ablation) == ("published", "kin8nm", "full") else "anchormoe"
-    variant = _PUBLISHED_VARIANTS.get((dataset, ablation)) if protocol == "published" else _CLEAN_VARIANTS.get(dataset)
+    method, variant = measured(dataset, ablation, protocol)
     chosen = rows[
         (rows["status"] == "ok")
         & (rows["dataset"] == dataset)
@@ -93,6 +93,14 @@ def choose(rows: pd.DataFrame, *, dataset: str, ablation: str, protocol: str, se
             f"several rows for split {', '.join(map(str, twice))}; deduplicate the rows first"
         )
     return Run(anchor, config_hash, by_split, len(groups))
+
+
+def measured(dataset: str, ablation: str, protocol: str) -> tuple[str, str | None]:
+    """The method and the variant (None: the dataset has one that counts) behind a cell."""
+    method = "rff_krr" if (protocol, dataset, ablation) == ("published", "kin8nm", "full") else "anchormoe"
+    if protocol == "published":
+        return method, _PUBLISHED_VARIANTS.get((dataset, ablation), _ONE_VARIANT.get(dataset))
+    return method, _CLEAN_VARIANTS.get(dataset, _ONE_VARIANT.get(dataset))
 
 
 def summarise(values: Iterable[float]) -> Summary:

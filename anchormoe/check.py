@@ -46,7 +46,8 @@ class PerSplit:
 @dataclass(frozen=True)
 class Tolerance:
     standard_errors: float
-    rounding: float
+    rounding_of_mean: float
+    rounding_of_split: float
     reason: str
     per_split: PerSplit | None = None
 
@@ -151,7 +152,7 @@ def _judge(run: cells.Run | None, dataset: str, ablation: str, metric: str, requ
     num_splits = len(differences)
     # A mean over fewer splits scatters more: SD / sqrt(n). With all 20 splits this is the published SE.
     widening = math.sqrt(NUM_SPLITS / max(num_splits, 1))
-    allowed = rule.standard_errors * notebook.se(metric) * widening + rule.rounding
+    allowed = rule.standard_errors * notebook.se(metric) * widening + rule.rounding_of_mean
     difference = float(differences.mean()) if num_splits else None
     problems = _problems(run, notebook, rule, differences, allowed)
     evidence = exceptions().get((dataset, ablation, metric))
@@ -204,7 +205,7 @@ def _problems(
     sharper = rule.per_split
     if sharper is None or run.anchor != sharper.anchor:
         return problems
-    close = int((differences.abs() <= sharper.within + rule.rounding).sum())
+    close = int((differences.abs() <= sharper.within + rule.rounding_of_split).sum())
     wanted: list[tuple[str, int, int | None]] = [(f"within {sharper.within} of the notebook", close, sharper.at_least)]
     for name, equal, at_least in (
         ("with the notebook's stages", _same(run, "anchor_stage", notebook.stages), sharper.stages_at_least),
@@ -265,7 +266,10 @@ def tolerances() -> dict[str, Tolerance]:
     for dataset, entry in facts["datasets"].items():
         sharper = entry.pop("per_split", None)
         per_split = None if sharper is None else PerSplit(**sharper)
-        result[dataset] = Tolerance(rounding=facts["rounding"]["value"], per_split=per_split, **entry)
+        rounding = facts["rounding"]
+        result[dataset] = Tolerance(
+            rounding_of_mean=rounding["mean"], rounding_of_split=rounding["split"], per_split=per_split, **entry
+        )
     return result
 
 

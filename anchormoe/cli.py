@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Callable, Sequence
 
+from anchormoe import __version__
 from anchormoe.errors import UserError
 
 
@@ -43,7 +45,14 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     command = COMMANDS.get(words[0]) if words else None
+    if words == ["--version"]:
+        print(f"anchormoe {__version__}")
+        return 0
     try:
+        if words and words[0].isidentifier() and command is None:
+            near = difflib.get_close_matches(words[0], COMMANDS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise UserError(f"commands are {', '.join(COMMANDS)}, settings key=value; received {words[0]}{hint}")
         return command(words[1:]) if command else _run(words)
     except UserError as error:
         print(f"anchormoe-bench: {error}", file=sys.stderr)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pandas as pd
 from rich.console import Console
 
 from anchormoe import check, render, tables
+from anchormoe.config import TABLE_EXPERIMENTS
 from anchormoe.errors import UserError
-from anchormoe.live import live_check
+from anchormoe.live import SPLITS, live_check
+from anchormoe.paths import shipped
 from anchormoe.store import IDENTITY, load_results
-
-# The runs behind the paper's tables; other experiments' rows never enter them.
-EXPERIMENTS = ("split_by_split", "tables")
 
 TABLES_HELP = """anchormoe-bench tables [format=rich|md|csv|tex] [form=both|published|corrected] [output=FOLDER]
                        [results_dir=results]
@@ -34,7 +34,7 @@ def main_tables(arguments: list[str]) -> int:
     )
     if options is None:
         return 0
-    rows = table_rows(Path(options["results_dir"] or "results"))
+    rows = table_rows(_results_dir(options))
     forms = tables.FORMS if options["form"] == "both" else (options["form"],)
     console = Console()
     for form in forms:
@@ -43,11 +43,10 @@ def main_tables(arguments: list[str]) -> int:
             _print(built, options["format"], console)
         else:
             folder = Path(options["output"])
-            folder.mkdir(parents=True, exist_ok=True)
             suffixes = [name for name in render.FORMATS if name != "rich"]
             for suffix in suffixes if options["format"] == "rich" else [options["format"]]:
                 path = folder / f"{form}.{suffix}"
-                path.write_text(render.render(built, suffix))
+                _write(path, render.render(built, suffix))
                 console.print(f"wrote {path}", highlight=False)
     return 0
 
@@ -63,23 +62,41 @@ def main_check(arguments: list[str]) -> int:
     live = options["live"] or "2"
     if not live.isdigit():
         raise UserError(f"live must be a number of splits, received {live}")
-    rows = table_rows(Path(options["results_dir"] or "results"))
+    if not 0 <= int(live) <= len(SPLITS):
+        raise UserError(f"live must be from 0 to {len(SPLITS)}, received {live}")
+    rows = table_rows(_results_dir(options))
     console = Console()
     report = check.check(rows, require_all=options["missing"] == "off")
     console.print(check.to_rich(report, problems_only=options["show"] == "problems"))
     if options["output"]:
-        with Path(options["output"]).open("w") as file:
-            Console(file=file, width=110).print(check.to_rich(report))
+        text = io.StringIO()
+        Console(file=text, width=110).print(check.to_rich(report))
+        _write(Path(options["output"]), text.getvalue())
     live_ok = live_check(int(live), console)
     return 0 if report.exit_code == 0 and live_ok else 1
 
 
 def table_rows(results_dir: Path) -> pd.DataFrame:
-    """The rows behind the tables; where two experiments hold the same measurement, the first one's."""
+    """The good rows behind the tables; where two experiments hold the same measurement, the first one's."""
     if not results_dir.is_dir():
         raise UserError(f"results_dir must be a folder of stored rows, received {results_dir}; run a sweep first")
-    rows = load_results(results_dir, EXPERIMENTS)
-    return rows.drop_duplicates(list(IDENTITY), ignore_index=True)
+    rows = load_results(results_dir, TABLE_EXPERIMENTS)
+    return rows[rows.status == "ok"].drop_duplicates(list(IDENTITY), ignore_index=True)
+
+
+def _results_dir(options: dict[str, str]) -> Path:
+    """The named folder, else ./results, else the rows that ship with the package."""
+    if options["results_dir"]:
+        return Path(options["results_dir"])
+    return Path("results") if Path("results").is_dir() else shipped("results")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError as error:
+        raise UserError(f"output must be a place that can be written to, received {path}: {error.strerror}") from None
 
 
 def _print(built: list, form: str, console: Console) -> None:

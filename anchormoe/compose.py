@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -16,11 +17,10 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from anchormoe.config import JobConfig
+from anchormoe.config import ABLATIONS, JobConfig
 from anchormoe.errors import UserError
 from anchormoe.paths import shipped
 
-ABLATIONS = ("full", "no_anchor", "no_router", "no_cal")
 GROUPS = ("dataset", "method", "protocol", "anchor", "model", "ablation", "experiment")
 
 
@@ -44,7 +44,7 @@ def jobs(overrides: Sequence[str]) -> list[JobConfig]:
                 collect()
             # Converted only now: Hydra's task runner would add a line of its own to an error.
             return [to_job(config) for config in collected]
-        except (HydraException, OmegaConfBaseException) as error:
+        except (HydraException, OmegaConfBaseException, ValueError) as error:  # Hydra checks some values by ValueError
             raise UserError(explain(error, overrides)) from error
         except SystemExit as exit:  # Hydra has answered by itself, --help for instance
             if exit.code:
@@ -79,6 +79,15 @@ def explain(error: Exception, overrides: Sequence[str]) -> str:
         return _unknown_choice(group or "config", choice, error.options or [])
     if isinstance(error, OverrideParseException):
         return f"arguments must look like key=value, received {error.override!r}"
+    malformed = next((item for item in overrides if item.startswith("=")), None)
+    if malformed:
+        return f"arguments must look like key=value, received {malformed!r}"
+    if "Config group override must be a string" in str(error):
+        argument = next((item for item in overrides if item.partition("=")[0] in GROUPS), "")
+        return f"{argument.partition('=')[0]} must be a name, received {argument.partition('=')[2]}"
+    if "Ambiguous value" in str(error):
+        argument = next((item for item in overrides if "," in item), "")
+        return f"one value per key, received {argument}; add -m to run every combination"
     cause = error.__cause__ or error
     text = " ".join(str(cause).split())
     override = next((item for item in overrides if "=" in item and item.split("=")[0].lstrip("+~") in str(error)), "")
@@ -124,12 +133,8 @@ class _arguments:
         self.overrides = list(overrides)
 
     def __enter__(self) -> None:
-        import sys
-
         self.saved = sys.argv
         sys.argv = ["anchormoe-bench", *self.overrides]
 
     def __exit__(self, *exception: object) -> None:
-        import sys
-
         sys.argv = self.saved

@@ -13,6 +13,9 @@ from typing import Any
 from anchormoe.errors import UserError
 
 NUM_SPLITS = 20
+ABLATIONS = ("full", "no_anchor", "no_router", "no_cal")
+# The runs behind the paper's tables. Their rows are of the stock configuration, nothing else enters the tables.
+TABLE_EXPERIMENTS = ("split_by_split", "tables")
 
 
 class AnchorMode(Enum):
@@ -150,6 +153,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         _require_positive("train", self, "epochs", "learning_rate", "clip_norm", "temperature_start", "temperature_end")
         _require(0 < self.temperature_decay <= 1, "train.temperature_decay", "in (0, 1]", self.temperature_decay)
+        _require(self.weight_decay >= 0, "train.weight_decay", "at least 0", self.weight_decay)
         _require(self.patience is None or self.patience > 0, "train.patience", "null or positive", self.patience)
 
 
@@ -162,8 +166,8 @@ class AnchorConfig:
     params: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.kind is AnchorKind.none:
-            self.params = {}  # those of the anchor that an ablation took away
+        if self.kind is AnchorKind.none:  # nothing is left of the anchor that an ablation took away
+            self.params, self.target, self.stages = {}, None, 2000
         _require_positive("anchor", self, "stages")
         _require(
             self.kind is not AnchorKind.sklearn or self.target is not None,
@@ -190,9 +194,8 @@ class RunRules:
     continued_stream: list[str] = field(default_factory=list)  # datasets whose splits follow the subsample's stream
 
     def __post_init__(self) -> None:
-        for name in ("calibration_fraction", "validation_fraction"):
-            value = getattr(self, name)
-            _require(0 <= value < 1, f"protocol.{name}", "in [0, 1)", value)
+        _require(0 <= self.calibration_fraction < 1, "calibration_fraction", "in [0, 1)", self.calibration_fraction)
+        _require(0 < self.validation_fraction < 1, "validation_fraction", "in (0, 1)", self.validation_fraction)
 
 
 @dataclass
@@ -215,6 +218,10 @@ class DatasetConfig:
 class DataConfig:
     source: DataSource = DataSource.embedded
     mirror: str | None = None  # folder or URL tried before the public homes
+
+    def __post_init__(self) -> None:
+        unused = self.mirror is not None and self.source is DataSource.embedded
+        _require(not unused, "data.mirror", "used with data.source=download", f"data.source={self.source.value}")
 
 
 @dataclass
@@ -262,6 +269,11 @@ class JobConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        plain_name = (
+            bool(self.experiment_name) and not set(self.experiment_name) & set("/\\") and self.experiment_name != ".."
+        )
+        _require(plain_name, "experiment_name", "the name of a folder under results_dir", repr(self.experiment_name))
+        _require(bool(self.results_dir), "results_dir", "a folder", "nothing")
         self.split_numbers()
         self.num_workers()
 
@@ -279,7 +291,8 @@ class JobConfig(Config):
 
     def num_workers(self) -> int:
         if self.workers == "auto":
-            return len(os.sched_getaffinity(0))
+            affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+            return len(affinity(0)) if affinity else os.cpu_count() or 1
         _require(self.workers.isdigit() and int(self.workers) > 0, "workers", "auto or a positive number", self.workers)
         return int(self.workers)
 

@@ -60,9 +60,9 @@ def cache_folder(cache_dir: Path | None = None) -> Path:
 
 
 def cached_path(dataset: DatasetInfo, cache_dir: Path | None = None) -> Path | None:
-    """The cached file of a dataset, unverified, or None."""
-    found = sorted(cache_folder(cache_dir).glob(f"{dataset.name}.*"))
-    return found[0] if found else None
+    """The newest cached file of a dataset, unverified, or None."""
+    found = cache_folder(cache_dir).glob(f"{dataset.name}.*")
+    return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
 def fetch(
@@ -104,8 +104,8 @@ def _from_cache(dataset: DatasetInfo, folder: Path, console: Console) -> Fetched
         data = path.read_bytes()
         return Fetched(path, verified_table(data, dataset), str(path), is_original(data, dataset))
     except ContainerError as error:
+        # It stays until a good file takes its place: it may be somebody's, and the network may be down.
         console.print(f"cached file {path} is damaged ({error}); fetching it again", soft_wrap=True, markup=False)
-        path.unlink()
         return None
 
 

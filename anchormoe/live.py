@@ -14,13 +14,13 @@ TOLERANCE = 0.005
 def live_check(count: int, console: Console) -> bool:
     """Run the first `count` of SPLITS; True if all agree with the notebooks."""
     from anchormoe.compose import jobs
-    from anchormoe.runner import limit_threads, run_split
+    from anchormoe.runner import one_thread, run_split
 
     all_agree = True
     for dataset, split in SPLITS[:count]:
-        limit_threads()
         (job,) = jobs([f"dataset={dataset}", "anchor=gbdt", "protocol=published"])
-        row = run_split(job.config(), split)
+        with one_thread():
+            row = run_split(job.config(), split)
         notebook = published.notebook("full", dataset)
         if row["status"] != "ok":
             console.print(f"live {dataset} split {split}: {row['error']}", highlight=False, markup=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -10,14 +11,14 @@ import platform
 import resource
 import subprocess
 from enum import Enum
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from anchormoe import __version__
 from anchormoe.config import Config, RunRules
 
-_LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch", "xgboost")
+_LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "torch", "xgboost", "lightgbm")
 
 
 def config_hash(config: Config) -> str:
@@ -47,20 +48,27 @@ def _changed(value: Any, default: Any) -> Any:
 
 @functools.cache
 def environment() -> dict[str, Any]:
-    """The same for all rows of a process."""
+    """The same for all rows of a process; first asked for when it starts, so that it names the code that was loaded."""
     commit, dirty = _code_version()
     return {
         "code_version": commit,
         "code_dirty": dirty,
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
+        "versions": {"python": platform.python_version(), **_library_versions()},
         "cpu": _cpu_model(),
-        "threads": 1,
     }
 
 
 def peak_memory_mb() -> float:
     """Of this process so far; a worker that did larger datasets before reports those."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _library_versions() -> dict[str, str]:
+    versions = {}
+    for name in _LIBRARIES:
+        with contextlib.suppress(PackageNotFoundError):  # lightgbm is an extra
+            versions[name] = version(name)
+    return versions
 
 
 def _code_version() -> tuple[str, bool]:
@@ -73,6 +81,7 @@ def _code_version() -> tuple[str, bool]:
         ).stdout.strip()
 
     try:
+        git("ls-files", "--error-unmatch", "__init__.py")  # installed inside somebody else's checkout, it is not theirs
         return git("rev-parse", "--short=12", "HEAD"), bool(git("status", "--porcelain", "--", ".", "../conf"))
     except (OSError, subprocess.CalledProcessError):
         return __version__, False

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from anchormoe.config import ABLATIONS, NUM_SPLITS
 from anchormoe.paths import shipped
 
-NUM_SPLITS = 20
 DATASETS = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht")
-ABLATIONS = ("full", "no_anchor", "no_router", "no_cal")
 METRICS = ("rmse", "nll_z")
 TABLES = ("nll", "rmse", "ablation_nll", "ablation_rmse", "appendix_nll")
 

@@ -16,6 +16,7 @@ import traceback
 import types
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,12 @@ def _load(name: str, variant: str | None, source: str, mirror: str | None) -> Da
 
 def require_runnable(config: Config) -> None:
     """What only other modules know: a variant of the dataset, an anchor's import path and parameters, a download."""
-    datasets.info(config.dataset.name).variant(_variant(config))
+    info = datasets.info(config.dataset.name)
+    _, variant = info.variant(_variant(config))
+    num_rows = info.rows if variant.rows is None else variant.rows[1] - variant.rows[0]
+    subsample_size = config.dataset.subsample
+    if subsample_size is not None and not 30 <= subsample_size <= num_rows:
+        raise UserError(f"dataset.subsample must be null or from 30 to {num_rows}, received {subsample_size}")
     require_usable(config.anchor)
     if config.data.source is DataSource.download:
         load_dataset(config)  # into the cache once, before several workers want it
@@ -104,6 +110,8 @@ def inner_seed(config: Config, number: int) -> int:
 
 def run_split(config: Config, number: int) -> Row:
     """Config -> Dataset -> Split -> Outcome -> metrics -> Row. A failure of the method becomes a failed row."""
+    import torch
+
     from anchormoe.methods import METHODS
     from anchormoe.metrics import scores
 
@@ -139,13 +147,22 @@ def run_split(config: Config, number: int) -> Row:
         "fit_seconds": round(outcome.fit_seconds, 3),
         "predict_seconds": round(outcome.predict_seconds, 4),
         "peak_memory_mb": round(peak_memory_mb(), 1),
+        "threads": torch.get_num_threads(),
         **environment(),
     }
 
 
 def run_task(task: Task) -> Row:
-    row = run_split(task.config, task.split)
-    store.append(task.path, row)
+    return _stored(task, run_split(task.config, task.split))
+
+
+def _stored(task: Task, row: Row) -> Row:
+    try:
+        store.append(task.path, row)
+    except OSError as error:
+        raise UserError(
+            f"a row must be stored in {task.path}, but: {error.strerror}; free space, then run again"
+        ) from None
     return row
 
 
@@ -169,27 +186,42 @@ def run_tasks(tasks: list[Task], *, workers: int, on_row: Callable[[Task, Row], 
 
 def _completed(tasks: list[Task], workers: int) -> Iterator[tuple[Task, Row]]:
     if workers == 1:
-        limit_threads()
-        for task in tasks:
-            yield task, run_task(task)
+        environment()
+        with one_thread():
+            for task in tasks:
+                yield task, run_task(task)
         return
+    waiting = iter(tasks)
+    running: dict[Future[Row], Task] = {}
+    while True:
+        try:
+            yield from _over_workers(waiting, running, workers)
+            return
+        except BrokenProcessPool:
+            # A worker was killed, for want of memory perhaps. What was under way has failed, the rest goes on.
+            for task in running.values():
+                error = "a worker process died while this split was under way"
+                yield task, _stored(task, {**task.identity, "status": "failed", "error": error, **environment()})
+            running.clear()
+
+
+def _over_workers(
+    waiting: Iterator[Task], running: dict[Future[Row], Task], workers: int
+) -> Iterator[tuple[Task, Row]]:
+    """Rows as they are done; `running` always holds the tasks under way."""
     context = multiprocessing.get_context("spawn")  # forking a process that has run torch can deadlock
-    with (
-        _main_left_out(),
-        ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(os.getpid(),)) as pool,
-    ):
-        running: dict[Future[Row], Task] = {}
-        waiting = iter(tasks)
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(os.getpid(),)) as pool:
         try:
             while True:
                 # Hand out little more than is being run, so that an interruption leaves no queue to wait for.
                 for task in itertools.islice(waiting, workers + 1 - len(running)):
-                    running[pool.submit(run_task, task)] = task
+                    with _main_left_out():
+                        running[pool.submit(run_task, task)] = task
                 if not running:
                     return
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    task = running.pop(future)
-                    yield task, future.result()
+                    row = future.result()
+                    yield running.pop(future), row
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list((pool._processes or {}).values()):
@@ -209,21 +241,26 @@ def _main_left_out() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-def limit_threads() -> None:
+@contextmanager
+def one_thread() -> Iterator[None]:
     """One thread per process: workers that share cores with each other's threads run many times slower, and the
     order of float32 sums, hence the numbers, would depend on the machine."""
     import torch
     import xgboost  # noqa: F401  (loaded first, so that its OpenMP runtime is limited too)
     from threadpoolctl import threadpool_limits
 
-    threadpool_limits(1)
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
-    _keep_freed_memory()
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _keep_freed_memory() -> None:
     """Every epoch frees and allocates the same few megabytes. By default glibc gives them back to the system in
-    between, and the page faults that bring them back take a sixth of the time of an epoch of 7,500 rows."""
+    between, and page faults bring them back: about 800 per epoch of 7,500 rows."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mmap_threshold, trim_threshold = -3, -1  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD of malloc.h
@@ -232,7 +269,9 @@ def _keep_freed_memory() -> None:
 
 
 def _start_worker(parent: int) -> None:
-    limit_threads()
+    environment()
+    one_thread().__enter__()  # for as long as the worker lives
+    _keep_freed_memory()
     threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
 
 

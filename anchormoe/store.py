@@ -55,8 +55,9 @@ def append(path: Path, row: Row) -> bool:
         if any(good(other) and identity(other) == identity(row) for other in _parse(content[:whole_lines], path)):
             return False
         os.ftruncate(descriptor, whole_lines)  # a torn last line would swallow this one
-        os.lseek(descriptor, whole_lines, os.SEEK_SET)
-        os.write(descriptor, line)
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.seek(whole_lines)
+            file.write(line)
         os.fsync(descriptor)
     return True
 

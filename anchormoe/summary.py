@@ -45,7 +45,9 @@ def _published(run: pd.DataFrame, column: str) -> tuple[str, str]:
     """The notebook's mean over the same splits and how far ours is from it; blank where nothing comparable exists."""
     first = run.iloc[0]
     name = _PUBLISHED_NAME.get(column)
-    if name is None or first.protocol != "published" or first.seed != 1 or first.method not in ("anchormoe", "rff_krr"):
+    method, variant = cells.measured(first.dataset, first.ablation, "published")
+    same_data = first.num_rows == published.paper_n("nll", first.dataset) and variant in (None, first.variant)
+    if name is None or first.protocol != "published" or first.seed != 1 or first.method != method or not same_data:
         return "", ""
     notebook = published.notebook(first.ablation, first.dataset)
     theirs = pd.Series(notebook.values(name), index=range(1, published.NUM_SPLITS + 1))[run.split]

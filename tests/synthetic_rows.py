@@ -14,7 +14,7 @@ VARIANTS = {
     ("naval", "no_router"): "turbine_with_compressor",
     ("naval", "no_cal"): "turbine_with_compressor",
 }
-STANDARD = {"energy": "heating", "naval": "compressor"}
+STANDARD = {"energy": "heating", "naval": "compressor", "power": "sheet1"}
 
 
 def stored_rows(protocol: str = "published", **changes: Any) -> pd.DataFrame:

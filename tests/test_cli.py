@@ -41,13 +41,21 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("dataset.variant=cooling", "unknown variant of dataset 'boston'"),
         ("anchor=sklearn.svm.NoSuch", "received sklearn.svm.NoSuch"),
         ("anchor=sklearn", "anchor.target"),
-        ("boston", "arguments must look like key=value, received 'boston'"),
+        ("splits=1,30", "splits must be split numbers from 1 to 20"),
+        ("dataset=boston,yacht", "add -m to run every combination"),
+        ("data.mirror=somewhere", "data.mirror must be used with data.source=download"),
+        ("dataset.subsample=1000", "dataset.subsample must be null or from 30 to 506, received 1000"),
+        ("experiment_name=../elsewhere", "experiment_name must be the name of a folder"),
+        ("experiment_name=tables train.epochs=1", "experiments split_by_split and tables take no settings"),
+        ("dataset=3", "received 3"),
+        ("=3", "arguments must look like key=value"),
+        ("table", "did you mean tables?"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_it(
     argument: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = mistake(capsys, argument, f"results_dir={tmp_path / 'results'}")
+    line = mistake(capsys, *argument.split(), f"results_dir={tmp_path / 'results'}")
     assert expected in line
     assert not (tmp_path / "results").exists()
 
@@ -64,6 +72,7 @@ def test_an_unwritable_results_dir_is_found_before_any_work(tmp_path: Path, caps
         (["tables", "format=pdf"], "format must be one of"),
         (["tables", "what=1"], "options must be among"),
         (["check", "live=x"], "live must be a number of splits"),
+        (["check", "live=99"], "live must be from 0 to"),
         (["check", "results_dir=nowhere"], "results_dir must be a folder"),
     ],
 )

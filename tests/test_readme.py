@@ -34,6 +34,11 @@ def test_command_lines_are_understood(line: str) -> None:
         require_runnable(job.config())
 
 
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (Path(__file__).parent.parent / target).exists(), target
+
+
 def test_make_targets_exist() -> None:
     makefile = (Path(__file__).parent.parent / "Makefile").read_text()
     for target in set(re.findall(r"\bmake ([a-z-]+)", README)):

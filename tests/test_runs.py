@@ -108,6 +108,41 @@ assert list(rows.split) == [1, 2]
     assert subprocess.run([sys.executable, script], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
+def test_a_dead_worker_costs_the_splits_under_way_and_nothing_else(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "anchormoe.cli", *QUICK, "workers=2", f"results_dir={tmp_path}"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    path = tmp_path / "runs" / "yacht.jsonl"
+    while not (path.exists() and path.read_bytes()):
+        time.sleep(0.01)
+    workers = [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and b"spawn_main" in _command_line(entry) and _parent(entry) == process.pid
+    ]
+    os.kill(workers[0], signal.SIGKILL)
+    output, errors = process.communicate()
+    assert process.returncode == 1
+    assert "Traceback" not in output + errors
+    rows = rows_by_split(tmp_path)
+    failed = [row for row in rows.values() if row["status"] == "failed"]
+    assert len(rows) == 20
+    assert 1 <= len(failed) <= 3
+    assert all("worker process died" in row["error"] for row in failed)
+    assert run(tmp_path, "workers=1") == 0
+    assert {row["status"] for row in rows_by_split(tmp_path).values()} == {"ok"}
+
+
+def _command_line(entry: Path) -> bytes:
+    try:
+        return (entry / "cmdline").read_bytes()
+    except OSError:  # it has ended meanwhile
+        return b""
+
+
+def _parent(entry: Path) -> int:
+    return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+
+
 def test_kill_9_ten_times_loses_and_duplicates_nothing(tmp_path: Path) -> None:
     """Each round is killed as soon as it has stored something new; the last one finishes the sweep."""
     command = [sys.executable, "-m", "anchormoe.cli", "-m", *QUICK, "dataset=yacht,boston", "workers=2"]
