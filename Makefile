@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 # One thread per process: workers own their cores.
 export OMP_NUM_THREADS := 1
 RUN ?=
+RESULTS ?= results
 
 .DEFAULT_GOAL := help
 .PHONY: help bench test lint check reproduce-tables split-by-split clean
@@ -31,14 +32,14 @@ lint: $(VENV)/installed  ## Style and types
 check: $(VENV)/installed  ## Compare the stored rows with the published numbers, recompute a few splits
 	$(BIN)/anchormoe-bench check
 
-reproduce-tables: $(VENV)/installed  ## Run what is missing of the paper's tables, write them, check them
-	$(BIN)/anchormoe-bench experiment=tables $(RUN)
-	$(BIN)/anchormoe-bench tables output=results
-	$(BIN)/anchormoe-bench check output=results/check.txt
+reproduce-tables: $(VENV)/installed  ## Run what is missing of the paper's tables, write them, check them (RESULTS=folder)
+	$(BIN)/anchormoe-bench experiment=tables results_dir=$(RESULTS) $(RUN)
+	$(BIN)/anchormoe-bench tables results_dir=$(RESULTS) output=$(RESULTS)
+	$(BIN)/anchormoe-bench check results_dir=$(RESULTS) output=$(RESULTS)/check.txt
 
 split-by-split: $(VENV)/installed  ## The published runs to the letter on the five small datasets
-	$(BIN)/anchormoe-bench experiment=split_by_split $(RUN)
-	$(BIN)/anchormoe-bench check missing=ok output=results/check.txt
+	$(BIN)/anchormoe-bench experiment=split_by_split results_dir=$(RESULTS) $(RUN)
+	$(BIN)/anchormoe-bench check missing=ok results_dir=$(RESULTS) output=$(RESULTS)/check.txt
 
 clean:  ## Remove the environment and caches (never results)
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info
