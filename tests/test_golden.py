@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from anchormoe.config import Config
 from anchormoe.data import Dataset
 from anchormoe.methods import rff_krr
 from anchormoe.metrics import scores
-from anchormoe.runner import limit_threads, load_dataset, make_split, run_split
+from anchormoe.runner import load_dataset, make_split, one_thread, run_split
 from anchormoe.splits import Split, inner_split, outer_split
 from anchormoe.store import Row
 
@@ -22,9 +23,10 @@ METRICS = ("rmse_y", "rmse_y_uncalibrated", "nll_z", "nll_y", "crps_y", "coverag
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> None:
+def _one_thread() -> Iterator[None]:
     """As the runner's workers: the order of float32 sums, hence the last digits, depends on it."""
-    limit_threads()
+    with one_thread():
+        yield
 
 
 def config(*overrides: str) -> Config:
