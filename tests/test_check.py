@@ -148,7 +148,8 @@ def test_rounding_of_published_values_is_allowed_for() -> None:
         assert result(check(moved), "naval", "no_cal", "rmse").verdict == verdict
 
 
-def test_contradicted_cells_are_checked_against_the_notebook() -> None:
+def test_contradicted_cells_are_checked_against_the_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "exceptions", dict)  # the rule itself, whatever is excepted at the moment
     rows = stored_rows()
     cell = result(check(rows), "naval", "no_anchor", "nll_z")
     assert cell.verdict == PASS
@@ -156,7 +157,7 @@ def test_contradicted_cells_are_checked_against_the_notebook() -> None:
     printed = published.paper_cell("ablation_nll", "naval", "no_anchor")
     assert printed is not None
     as_printed = shifted(rows, "naval", "no_anchor", nll_z=printed[0] + 0.6096)
-    assert result(check(as_printed), "naval", "no_anchor", "nll_z").verdict != PASS
+    assert result(check(as_printed), "naval", "no_anchor", "nll_z").verdict == OFF
 
 
 def test_an_exception_that_is_not_needed_is_reported() -> None:
