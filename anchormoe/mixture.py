@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from anchormoe import functions
-
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -26,9 +24,9 @@ class GaussianMixture:
 
     def log_prob(self, y: Tensor) -> Tensor:
         """log p(y): (...)."""
-        shape = self.means.shape
-        parts = [part.expand(shape).reshape(-1, shape[-1]) for part in (self.log_weights, self.means, self.scales)]
-        return functions.log_prob(*parts, y.expand(shape[:-1]).reshape(-1)).view(shape[:-1])
+        standardised = (y.unsqueeze(-1) - self.means) / self.scales
+        log_normal = -0.5 * standardised.square() - self.scales.log() - _LOG_SQRT_2PI
+        return torch.logsumexp(self.log_weights + log_normal, dim=-1)
 
     @property
     def weights(self) -> Tensor:

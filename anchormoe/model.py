@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from anchormoe import functions, kernels
+from anchormoe import expert_kernels, gate_kernels, network_kernels
 from anchormoe.config import AnchorMode, Combination, ModelConfig, RouterKind, SmoothAt
+from anchormoe.gate_kernels import GateSettings, GateWeights, gates_forward
 from anchormoe.mixture import GaussianMixture
+from anchormoe.network_kernels import Head, Settings, Weights
 
 
 class Projection(nn.Module):
@@ -31,19 +34,12 @@ class Projection(nn.Module):
         nn.init.xavier_uniform_(self.weight_DI, generator=generator)
         nn.init.zeros_(self.bias_D)
 
-    def forward(self, x_NI: Tensor) -> Tensor:
-        z_ND = nn.functional.linear(x_NI, self.weight_DI, self.bias_D)
-        return z_ND if self.norm is None else self.norm(z_ND)
-
 
 class Window(nn.Module):
     """Locality: omega_j(z) = exp(-sum_l (z_l - c_jl)^2 / (2 s_jl^2)) + floor, log s clamped."""
 
-    def __init__(
-        self, *, num_experts: int, latent_dim: int, log_scale_min: float, log_scale_max: float, learnable: bool
-    ) -> None:
+    def __init__(self, *, num_experts: int, latent_dim: int, learnable: bool) -> None:
         super().__init__()
-        self.log_scale_min, self.log_scale_max = log_scale_min, log_scale_max
         self.center_KD = nn.Parameter(torch.empty(num_experts, latent_dim), requires_grad=learnable)
         self.log_scale_KD = nn.Parameter(torch.empty(num_experts, latent_dim), requires_grad=learnable)
 
@@ -51,16 +47,12 @@ class Window(nn.Module):
         nn.init.normal_(self.center_KD, generator=generator)
         nn.init.zeros_(self.log_scale_KD)
 
-    def forward(self, z_ND: Tensor) -> Tensor:
-        return functions.window(z_ND, self.center_KD, self.log_scale_KD, self.log_scale_min, self.log_scale_max)
-
 
 class Router(nn.Module):
-    """logits_j = <q(z), k_j> / sqrt(d_r), or the cosine of q and k_j; the temperature divides them in AnchorMoE."""
+    """logits_j = <q(z), k_j> / sqrt(d_r), or the cosine of q and k_j, over the temperature; q(z) = W z + b."""
 
-    def __init__(self, *, num_experts: int, latent_dim: int, router_dim: int, cosine: bool) -> None:
+    def __init__(self, *, num_experts: int, latent_dim: int, router_dim: int) -> None:
         super().__init__()
-        self.cosine = cosine
         self.query_RD = nn.Parameter(torch.empty(router_dim, latent_dim))
         self.query_bias_R = nn.Parameter(torch.empty(router_dim))
         self.key_KR = nn.Parameter(torch.empty(num_experts, router_dim))
@@ -69,21 +61,12 @@ class Router(nn.Module):
         draw_default_linear(self.query_RD, self.query_bias_R, generator)
         nn.init.normal_(self.key_KR, generator=generator)
 
-    def forward(self, z_ND: Tensor) -> Tensor:
-        if self.cosine:
-            query_NR = nn.functional.linear(z_ND, self.query_RD, self.query_bias_R)
-            return nn.functional.normalize(query_NR, dim=-1) @ nn.functional.normalize(self.key_KR, dim=-1).T
-        # <W z + b, k_j> = <z, W' k_j> + <b, k_j>: the product of queries and keys first, which has no rows
-        key_KR = self.key_KR / math.sqrt(self.key_KR.shape[1])
-        return nn.functional.linear(z_ND, key_KR @ self.query_RD, key_KR @ self.query_bias_R)
-
 
 class Experts(nn.Module):
     """K small networks I -> H ReLU -> H ReLU -> 3C: per component a logit, a mean shift and a log-scale.
 
     Each expert's weights are one flat parameter. An expert that no row chose gets no gradient at all, so AdamW passes
-    it over entirely (no decay, no moments, no step), as in the published runs; and the optimiser has K tensors to
-    visit, not 10 K.
+    it over entirely (no decay, no moments, no step), as in the published runs.
     """
 
     def __init__(self, *, num_experts: int, input_dim: int, hidden_dim: int, num_components: int) -> None:
@@ -95,7 +78,7 @@ class Experts(nn.Module):
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator) -> None:
         for packed in self.packed:
-            views = kernels.unpack(packed.detach().numpy(), *self.sizes)
+            views = expert_kernels.unpack(packed.detach().numpy(), *self.sizes)
             weight1, bias1, weight2, bias2, head, head_bias = map(torch.from_numpy, views)
             hidden = [(weight1, bias1), (weight2, bias2)]
             # The three heads are one matrix here, but were three layers when the published weights were drawn.
@@ -105,10 +88,6 @@ class Experts(nn.Module):
             for weight, bias in layers:
                 nn.init.xavier_uniform_(weight, generator=generator)
                 nn.init.zeros_(bias)
-
-    def forward(self, x_NI: Tensor, chosen_NJ: Tensor) -> Tensor:
-        """Raw outputs (N, J, 3C) of each row's chosen experts; only those pairs are computed."""
-        return functions.experts(x_NI, chosen_NJ, self.sizes, *self.packed)
 
 
 def draw_default_linear(weight: Tensor, bias: Tensor, generator: torch.Generator) -> None:
@@ -127,17 +106,11 @@ class Gates:
     router_prob_NK: Tensor | None
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """A forward pass with the parts that the penalties need."""
-
-    mixture: GaussianMixture
-    gates: Gates
-    delta_NJC: Tensor
-
-
 class AnchorMoE(nn.Module):
-    """The whole network. `temperature` (the router's tau) is a plain attribute that training cools."""
+    """The whole network. `temperature` (the router's tau) is a plain attribute that training cools.
+
+    The modules hold the weights; the maths, gradients included, is in gate_kernels and expert_kernels.
+    """
 
     def __init__(self, config: ModelConfig, *, input_dim: int) -> None:
         super().__init__()
@@ -145,19 +118,12 @@ class AnchorMoE(nn.Module):
         self.temperature = 1.0
         self.projection = Projection(input_dim=input_dim, latent_dim=config.latent_dim, layer_norm=config.layer_norm)
         self.window = Window(
-            num_experts=config.num_experts,
-            latent_dim=config.latent_dim,
-            log_scale_min=config.log_scale_min,
-            log_scale_max=config.log_scale_max,
-            learnable=config.window_learnable,
+            num_experts=config.num_experts, latent_dim=config.latent_dim, learnable=config.window_learnable
         )
         self.router: Router | None = None
         if config.router is not RouterKind.none:
             self.router = Router(
-                num_experts=config.num_experts,
-                latent_dim=config.latent_dim,
-                router_dim=config.router_dim,
-                cosine=config.router is RouterKind.cosine,
+                num_experts=config.num_experts, latent_dim=config.latent_dim, router_dim=config.router_dim
             )
         self.experts = Experts(
             num_experts=config.num_experts,
@@ -173,35 +139,55 @@ class AnchorMoE(nn.Module):
                 part.reset_parameters(generator)
 
     def forward(self, x_NI: Tensor, anchor_N: Tensor) -> GaussianMixture:
-        return self.predict(x_NI, anchor_N).mixture
-
-    def predict(self, x_NI: Tensor, anchor_N: Tensor) -> Prediction:
-        gates = self.gates(x_NI)
-        raw_NJ3C = self.experts(x_NI, gates.chosen_NJ)
-        mode = self.config.anchor_mode
-        parts = functions.components(
-            gates.weight_NJ,
-            raw_NJ3C,
-            anchor_N,
-            mode is not AnchorMode.free,
-            mode is not AnchorMode.only,
-            self.config.sigma_min,
-            self.config.sigma_max,
-        )
-        _, delta_NJC, _ = raw_NJ3C.chunk(3, dim=-1)
-        return Prediction(GaussianMixture(*parts), gates, delta_NJC)
+        components = network_kernels.mixture(*arrays(x_NI, anchor_N), self.weights(), self.settings())
+        return GaussianMixture(*map(torch.from_numpy, components))
 
     def gates(self, x_NI: Tensor) -> Gates:
-        z_ND = self.projection(x_NI)
-        window_NK = self.window(z_ND)
-        logit_NK = torch.zeros_like(window_NK) if self.router is None else self.router(z_ND) / self.temperature
-        smoothed = self.training or self.config.smooth_at is SmoothAt.always
-        weight_NJ, prob_NK, chosen_NJ = functions.gates(
-            window_NK,
-            logit_NK,
-            self.router is not None,
-            self.config.combination is Combination.log_space,
-            self.config.top_k,
-            self.config.smoothing if smoothed else 0.0,
-        )
+        gates = gates_forward(*arrays(x_NI), self.weights().gates, self.settings().gates)
+        chosen_NJ, weight_NJ, prob_NK = map(torch.from_numpy, gates[:3])
         return Gates(chosen_NJ, weight_NJ, None if self.router is None else prob_NK)
+
+    def weights(self) -> Weights:
+        """Views of all weights: what changes the parameters in place changes these."""
+        projection, window, router, norm = self.projection, self.window, self.router, self.projection.norm
+        absent_norm, absent_router = _absent(projection.bias_D, 1, 1), _absent(projection.bias_D, 2, 1, 2)
+        gates = GateWeights(
+            *arrays(projection.weight_DI, projection.bias_D),
+            *(absent_norm if norm is None else arrays(norm.weight, norm.bias)),
+            *arrays(window.center_KD, window.log_scale_KD),
+            *(absent_router if router is None else arrays(router.query_RD, router.query_bias_R, router.key_KR)),
+        )
+        return Weights(gates, arrays(*self.experts.packed))
+
+    def settings(self) -> Settings:
+        """Of the mode (training or evaluation) and at the temperature the model is in."""
+        config, mode = self.config, self.config.anchor_mode
+        smoothed = self.training or config.smooth_at is SmoothAt.always
+        gates = GateSettings(
+            router=_ROUTERS[config.router],
+            layer_norm=config.layer_norm,
+            log_space=config.combination is Combination.log_space,
+            log_scale_min=config.log_scale_min,
+            log_scale_max=config.log_scale_max,
+            top_k=config.top_k,
+            smoothing=config.smoothing if smoothed else 0.0,
+            temperature=self.temperature,
+        )
+        head = Head(mode is not AnchorMode.free, mode is not AnchorMode.only, config.sigma_min, config.sigma_max)
+        return Settings(gates, self.experts.sizes, head)
+
+
+_ROUTERS = {
+    RouterKind.none: gate_kernels.NO_ROUTER,
+    RouterKind.dot: gate_kernels.DOT_ROUTER,
+    RouterKind.cosine: gate_kernels.COSINE_ROUTER,
+}
+
+
+def arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
+    """Contiguous views for the kernels."""
+    return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
+
+
+def _absent(like: Tensor, *dimensions: int) -> tuple[np.ndarray, ...]:
+    return tuple(np.empty((0,) * number, arrays(like)[0].dtype) for number in dimensions)

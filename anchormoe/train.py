@@ -10,13 +10,15 @@ import copy
 import math
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 from torch import Tensor
 
-from anchormoe import functions
+from anchormoe import network_kernels
+from anchormoe.adamw import AdamW
 from anchormoe.config import AnchorMode, Loss, TrainConfig
 from anchormoe.mixture import GaussianMixture
-from anchormoe.model import AnchorMoE, Prediction
+from anchormoe.model import AnchorMoE, arrays
+from anchormoe.network_kernels import Penalties, Weights
 
 
 @dataclass(frozen=True)
@@ -38,28 +40,36 @@ class TrainingDiverged(RuntimeError):
     """No epoch had a finite validation NLL."""
 
 
-def objective(prediction: Prediction, y: Tensor, model: AnchorMoE, config: TrainConfig, epoch: int) -> Tensor:
-    """Mean score plus penalties; p is the router's softmax over all K experts.
+def objective(
+    model: AnchorMoE, batch: Batch, config: TrainConfig, epoch: int, weights: Weights | None = None
+) -> tuple[float, list[np.ndarray | None]]:
+    """Mean score plus penalties, and its gradients in the order of model.parameters().
 
     loss = mean score
+         + delta_weight mean_nkc Delta_nkc^2   (experts a row did not choose count as 0; only in mode delta)
          + c_e mean_n sum_j p_nj log p_nj      c_e = entropy_weight up to entropy_epochs, entropy_weight_after later
          + balance_weight sum_j (mean_n p_nj - 1/K)^2
          + log_scale_weight mean_jl log_s_jl^2
-         + delta_weight mean_nkc Delta_nkc^2   (experts a row did not choose count as 0; only in mode delta)
+    where p is the router's softmax over all K experts. What has no part in the loss (an expert nobody chose, windows
+    that are not learned) has no gradient: None. `weights` saves taking views of the model's once more.
     """
-    mixture = prediction.mixture
-    score = mixture.crps(y) if config.loss is Loss.crps else -mixture.log_prob(y)
-    loss = score.mean()
-    prob_NK = prediction.gates.router_prob_NK
-    if prob_NK is not None:
-        entropy_weight = config.entropy_weight if epoch <= config.entropy_epochs else config.entropy_weight_after
-        loss = loss + functions.router_penalty(prob_NK, entropy_weight, config.balance_weight)
-    loss = loss + config.log_scale_weight * model.window.log_scale_KD.square().mean()
-    if model.config.anchor_mode is AnchorMode.delta:
-        delta_NJC = prediction.delta_NJC
-        count = delta_NJC.shape[0] * model.config.num_experts * model.config.num_components
-        loss = loss + config.delta_weight * delta_NJC.square().sum() / count
-    return loss
+    penalties = Penalties(
+        entropy=config.entropy_weight if epoch <= config.entropy_epochs else config.entropy_weight_after,
+        balance=config.balance_weight,
+        delta=config.delta_weight if model.config.anchor_mode is AnchorMode.delta else 0.0,
+        log_scale=config.log_scale_weight,
+    )
+    value, gates, experts, count_K = network_kernels.objective_and_gradients(
+        *arrays(batch.x, batch.anchor, batch.y),
+        weights or model.weights(),
+        model.settings(),
+        config.loss is Loss.crps,
+        penalties,
+    )
+    if not model.config.window_learnable:
+        gates = gates._replace(center_KD=None, log_scale_KD=None)
+    present = [gradient for gradient in gates if gradient is None or gradient.size]
+    return value, [*present, *(gradient if n else None for gradient, n in zip(experts, count_K, strict=True))]
 
 
 def temperature(config: TrainConfig, steps: int) -> float:
@@ -69,16 +79,16 @@ def temperature(config: TrainConfig, steps: int) -> float:
 
 def select_epoch(model: AnchorMoE, train: Batch, validation: Batch, config: TrainConfig) -> SelectedEpoch:
     """Phase 1. Leaves the model with the weights of the selected epoch: the first with the lowest validation NLL."""
-    optimiser = _optimiser(model, config)
+    phase = _Phase(model, config)
     best = SelectedEpoch(epoch=0, validation_nll=math.inf)
     best_weights = None
     for epoch in range(1, config.epochs + 1):
         model.temperature = temperature(config, epoch - 1)
-        _step(model, optimiser, train, config, epoch)
+        phase.step(train, epoch)
         model.temperature = temperature(config, epoch)
-        validation_nll = mean_nll(predict(model, validation), validation.y)
-        if validation_nll < best.validation_nll:
-            best = SelectedEpoch(epoch, validation_nll)
+        nll = phase.mean_nll(validation)
+        if nll < best.validation_nll:
+            best = SelectedEpoch(epoch, nll)
             best_weights = copy.deepcopy(model.state_dict())
         if config.patience is not None and epoch - best.epoch >= config.patience:
             break
@@ -90,31 +100,40 @@ def select_epoch(model: AnchorMoE, train: Batch, validation: Batch, config: Trai
 
 def refit(model: AnchorMoE, train: Batch, epochs: int, config: TrainConfig) -> None:
     """Phase 2. The router stays as cool as phase 1 left it, whichever epoch was selected."""
-    optimiser = _optimiser(model, config)
+    phase = _Phase(model, config)
     for epoch in range(1, epochs + 1):
         model.temperature = temperature(config, config.epochs + epoch - 1)
-        _step(model, optimiser, train, config, epoch)
+        phase.step(train, epoch)
     model.temperature = temperature(config, config.epochs + epochs)
 
 
-@torch.no_grad()
+class _Phase:
+    """A model and a new optimiser of its weights."""
+
+    def __init__(self, model: AnchorMoE, config: TrainConfig) -> None:
+        self.model, self.config, self.weights = model, config, model.weights()
+        self.optimiser = AdamW(
+            arrays(*model.parameters()),
+            learning_rate=config.learning_rate,
+            weight_decay=config.weight_decay,
+            clip_norm=config.clip_norm,
+        )
+
+    def step(self, batch: Batch, epoch: int) -> None:
+        self.model.training = True
+        _, gradients = objective(self.model, batch, self.config, epoch, self.weights)
+        self.optimiser.step(gradients)
+
+    def mean_nll(self, batch: Batch) -> float:
+        self.model.training = False
+        data = arrays(batch.x, batch.anchor, batch.y)
+        return float(network_kernels.mean_nll(*data, self.weights, self.model.settings()))
+
+
 def predict(model: AnchorMoE, batch: Batch) -> GaussianMixture:
     model.eval()
     return model(batch.x, batch.anchor)
 
 
-def mean_nll(mixture: GaussianMixture, y: Tensor) -> float:
-    return float(-mixture.log_prob(y).mean())
-
-
-def _optimiser(model: AnchorMoE, config: TrainConfig) -> torch.optim.AdamW:
-    return torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True)
-
-
-def _step(model: AnchorMoE, optimiser: torch.optim.AdamW, batch: Batch, config: TrainConfig, epoch: int) -> None:
-    model.train()
-    optimiser.zero_grad(set_to_none=True)  # a parameter without a gradient is skipped, not decayed
-    prediction = model.predict(batch.x, batch.anchor)
-    objective(prediction, batch.y, model, config, epoch).backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
-    optimiser.step()
+def mean_nll(model: AnchorMoE, batch: Batch) -> float:
+    return float(-predict(model, batch).log_prob(batch.y).mean())

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+
+from anchormoe.compiled import compiled
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def fit(X: np.ndarray, y: np.ndarray, *, stages: int, learning_rate: float, max_
     return BoostedTrees(base, *_boost(columns, order, ascending, y - base, stages, learning_rate, max_depth))
 
 
-@njit(cache=True)
+@compiled
 def _boost(columns, order, ascending, residual, stages, learning_rate, max_depth):
     num_rows = columns.shape[1]
     num_inner, num_leaves = 2**max_depth - 1, 2**max_depth
@@ -74,7 +75,7 @@ def _boost(columns, order, ascending, residual, stages, learning_rate, max_depth
     return features, thresholds, leaves
 
 
-@njit(cache=True)
+@compiled
 def _sums(residual, node, total, size, num_nodes):
     for j in range(num_nodes):
         total[j], size[j] = 0.0, 0
@@ -83,7 +84,7 @@ def _sums(residual, node, total, size, num_nodes):
         size[node[row]] += 1
 
 
-@njit(cache=True)
+@compiled
 def _split_level(order, ascending, residual, node, total, size, inverse, feature, threshold, num_nodes):
     """The split of each node with the largest sum_left^2 / n_left + sum_right^2 / n_right: the least squared error."""
     best = np.empty(num_nodes)
@@ -107,7 +108,7 @@ def _split_level(order, ascending, residual, node, total, size, inverse, feature
             last[j] = value
 
 
-@njit(cache=True)
+@compiled
 def _staged(X, base, features, thresholds, leaves, y):
     """RMSE against y after each stage, and the mean after the last."""
     stages, num_inner = features.shape
