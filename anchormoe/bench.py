@@ -58,8 +58,8 @@ def _require_stock(argument: str) -> None:
         "dataset anchor ablation protocol experiment experiment_name splits workers results_dir data.source data.mirror"
     )
     if equals and key not in harmless.split():
-        names = " and ".join(TABLE_EXPERIMENTS)
-        raise UserError(f"experiments {names} take no settings, received {argument}; add experiment_name=<another>")
+        names = ", ".join(TABLE_EXPERIMENTS)
+        raise UserError(f"the experiments {names} take no settings, received {argument}; add experiment_name=<another>")
 
 
 def run_jobs(wanted: Sequence[JobConfig], console: Console) -> pd.DataFrame:

@@ -29,6 +29,7 @@ class Outcome:
     predict_seconds: float
     anchor_stage: int | None = None
     epoch: int | None = None
+    longest_wait: int | None = None  # see train.SelectedEpoch
     calibration_a: float | None = None
     calibration_b: float | None = None
 

@@ -1,4 +1,4 @@
-"""The whole network in one compiled call: the objective with all gradients, the mixture of every row, or its mean NLL."""
+"""The whole network in one compiled call: the objective and all gradients, each row's mixture, or the mean NLL."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import math
 import multiprocessing
 import os
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -17,7 +18,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,6 +142,7 @@ def run_split(config: Config, number: int) -> Row:
         **metrics,
         "anchor_stage": outcome.anchor_stage,
         "epoch": outcome.epoch,
+        "longest_wait": outcome.longest_wait,
         "calibration_a": outcome.calibration_a,
         "calibration_b": outcome.calibration_b,
         "scale_y": outcome.scale,
@@ -185,17 +187,24 @@ def run_tasks(tasks: list[Task], *, workers: int, on_row: Callable[[Task, Row], 
 
 
 def _completed(tasks: list[Task], workers: int) -> Iterator[tuple[Task, Row]]:
-    if workers == 1:
-        environment()
-        with one_thread():
-            for task in tasks:
-                yield task, run_task(task)
-        return
+    with tempfile.TemporaryDirectory(prefix="anchormoe-") as shared:
+        if workers == 1:
+            environment()
+            from anchormoe import recipe
+
+            with one_thread(), recipe.shared_fits(shared):
+                for task in tasks:
+                    yield task, run_task(task)
+        else:
+            yield from _despite_dead_workers(tasks, workers, shared)
+
+
+def _despite_dead_workers(tasks: list[Task], workers: int, shared: str) -> Iterator[tuple[Task, Row]]:
     waiting = iter(tasks)
     running: dict[Future[Row], Task] = {}
     while True:
         try:
-            yield from _over_workers(waiting, running, workers)
+            yield from _over_workers(waiting, running, workers, shared)
             return
         except BrokenProcessPool:
             # A worker was killed, for want of memory perhaps. What was under way has failed, the rest goes on.
@@ -206,11 +215,12 @@ def _completed(tasks: list[Task], workers: int) -> Iterator[tuple[Task, Row]]:
 
 
 def _over_workers(
-    waiting: Iterator[Task], running: dict[Future[Row], Task], workers: int
+    waiting: Iterator[Task], running: dict[Future[Row], Task], workers: int, shared: str
 ) -> Iterator[tuple[Task, Row]]:
     """Rows as they are done; `running` always holds the tasks under way."""
     context = multiprocessing.get_context("spawn")  # forking a process that has run torch can deadlock
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(os.getpid(),)) as pool:
+    started = (os.getpid(), shared)
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=started) as pool:
         try:
             while True:
                 # Hand out little more than is being run, so that an interruption leaves no queue to wait for.
@@ -268,9 +278,15 @@ def _keep_freed_memory() -> None:
         mallopt(trim_threshold, 2**31 - 1)
 
 
-def _start_worker(parent: int) -> None:
+_worker_lifetime = ExitStack()  # a context that nothing refers to would be left at once
+
+
+def _start_worker(parent: int, shared: str) -> None:
+    from anchormoe import recipe
+
     environment()
-    one_thread().__enter__()  # for as long as the worker lives
+    _worker_lifetime.enter_context(one_thread())
+    _worker_lifetime.enter_context(recipe.shared_fits(shared))
     _keep_freed_memory()
     threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
 

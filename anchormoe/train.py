@@ -34,6 +34,7 @@ class Batch:
 class SelectedEpoch:
     epoch: int  # counted from 1
     validation_nll: float
+    longest_wait: int = 0  # epochs from one best to the next, at most; any patience above it selects the same epoch
 
 
 class TrainingDiverged(RuntimeError):
@@ -88,7 +89,7 @@ def select_epoch(model: AnchorMoE, train: Batch, validation: Batch, config: Trai
         model.temperature = temperature(config, epoch)
         nll = phase.mean_nll(validation)
         if nll < best.validation_nll:
-            best = SelectedEpoch(epoch, nll)
+            best = SelectedEpoch(epoch, nll, max(best.longest_wait, epoch - best.epoch))
             best_weights = copy.deepcopy(model.state_dict())
         if config.patience is not None and epoch - best.epoch >= config.patience:
             break

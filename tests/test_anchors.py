@@ -156,6 +156,17 @@ def test_xgboost_takes_a_constant_target() -> None:
     np.testing.assert_allclose(means.test, 7.0)
 
 
+def test_trees_pass_over_columns_that_say_nothing_new() -> None:
+    """Constant ones and copies change no prediction; nor does it matter where they stand."""
+    constant, copy = np.full((len(X), 1), 3.0), X[:, 1:2]
+    means = anchor_means(TREES, X, y, SPLIT, seed=SEED)
+    padded = anchor_means(TREES, np.hstack([constant, X, copy, constant]), y, SPLIT, seed=SEED)
+    for fold in FOLDS:
+        np.testing.assert_array_equal(getattr(padded, fold), getattr(means, fold))
+    nothing = anchor_means(TREES, np.hstack([constant, constant]), y, SPLIT, seed=SEED)
+    np.testing.assert_allclose(nothing.test, y[SPLIT.tv].mean())
+
+
 # --- other anchors
 
 

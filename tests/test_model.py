@@ -19,6 +19,7 @@ from anchormoe.config import (
     SmoothAt,
     TrainConfig,
 )
+from anchormoe.expert_kernels import BLOCK_ROWS
 from anchormoe.gate_kernels import layer_norm_forward
 from anchormoe.model import AnchorMoE
 from anchormoe.recipe import initial_model
@@ -226,6 +227,15 @@ def test_gradients_equal_finite_differences(config: ModelConfig, score: Loss) ->
                 parameter.copy_(kept)
             numerical = (above - below) / (2 * step)
             assert (slope * direction).sum().item() == pytest.approx(numerical, rel=1e-5, abs=1e-7), name
+
+
+def test_blocks_of_rows_change_nothing(config: ModelConfig) -> None:
+    """More rows than fit a block, the last block a short one."""
+    batch = random_batch(num_rows=2 * BLOCK_ROWS + 7)
+    model = random_model(config).train()
+    assert_equal_to_dense(model, batch, epoch=1)
+    expected = plain_copy(model)(batch.x, batch.anchor).nll(batch.y)
+    torch.testing.assert_close(-model(batch.x, batch.anchor).log_prob(batch.y), expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["published", "log_space"])

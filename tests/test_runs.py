@@ -41,6 +41,32 @@ def test_numbers_do_not_depend_on_order_workers_or_resume(tmp_path: Path) -> Non
     assert numbers(rows_by_split(tmp_path / "two_workers")) == expected
 
 
+def test_rows_that_share_a_fit_have_the_numbers_of_rows_that_do_not(tmp_path: Path) -> None:
+    """In protocol=clean no_cal is the full model without its linear map, and no_router has the same anchor."""
+    together, alone = tmp_path / "together", tmp_path / "alone"
+    settings = ("protocol=clean", "splits=1-2")
+    sweep = ["-m", *QUICK, *settings, "ablation=full,no_cal,no_router", f"results_dir={together}", "workers=1"]
+    assert cli.main(sweep) == 0
+    for ablation in ("full", "no_cal", "no_router"):
+        assert run(alone, *settings, f"ablation={ablation}", "workers=1") == 0
+    by_key = [
+        {(row["ablation"], row["split"]): row for row in store.read(folder / "runs" / "yacht.jsonl")}
+        for folder in (together, alone)
+    ]
+    assert numbers(by_key[0]) == numbers(by_key[1])
+    full, no_cal = (by_key[0][ablation, 1] for ablation in ("full", "no_cal"))
+    assert no_cal["rmse_y"] == full["rmse_y_uncalibrated"] != full["rmse_y"]
+    assert no_cal["nll_z"] == full["nll_z"]
+
+
+def test_workers_own_one_thread_each_whatever_the_environment_says(tmp_path: Path) -> None:
+    """Two threads in two processes on two cores run many times slower."""
+    command = [sys.executable, "-m", "anchormoe.cli", *QUICK, f"results_dir={tmp_path}", "splits=1-2", "workers=2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+    assert [row["threads"] for row in rows_by_split(tmp_path).values()] == [1, 1]
+
+
 def test_a_second_run_stores_nothing_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "splits=1-2", "workers=1") == 0
     before = (tmp_path / "runs" / "yacht.jsonl").read_bytes()
