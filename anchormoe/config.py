@@ -132,10 +132,11 @@ class ModelConfig:
 
 @dataclass
 class TrainConfig:
-    """Two phases of full-batch AdamW; defaults are the published runs'."""
+    """Two phases of AdamW; defaults are the published runs'."""
 
     loss: Loss = Loss.nll
     epochs: int = 400
+    batch_size: int | None = None  # rows per step, in an order drawn anew each epoch; null: all rows, as published
     patience: int | None = None  # stop phase 1 after so many epochs without a new best; off as published
     learning_rate: float = 1e-3
     weight_decay: float = 3e-4
@@ -154,6 +155,9 @@ class TrainConfig:
         _require_positive("train", self, "epochs", "learning_rate", "clip_norm", "temperature_start", "temperature_end")
         _require(0 < self.temperature_decay <= 1, "train.temperature_decay", "in (0, 1]", self.temperature_decay)
         _require(self.weight_decay >= 0, "train.weight_decay", "at least 0", self.weight_decay)
+        _require(
+            self.batch_size is None or self.batch_size > 0, "train.batch_size", "null or positive", self.batch_size
+        )
         _require(self.patience is None or self.patience > 0, "train.patience", "null or positive", self.patience)
 
 

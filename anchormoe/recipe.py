@@ -89,7 +89,7 @@ class Fit:
     seconds: float
 
     def batch(self, dataset: Dataset, split: Split, fold: str) -> Batch:
-        return _batch(self.scaling, dataset, split, self.anchor, fold)
+        return fold_batch(self.scaling, dataset, split, self.anchor, fold)
 
 
 def _fit(
@@ -115,9 +115,9 @@ def _fit(
         number=split.number,
         initial_weights=rules.initial_weights,
     )
-    train, validation = (_batch(phase1, dataset, split, anchor, fold) for fold in ("tr", "va"))
+    train, validation = (fold_batch(phase1, dataset, split, anchor, fold) for fold in ("tr", "va"))
     selected = select_epoch(model, train, validation, train_config)
-    refit(model, _batch(phase2, dataset, split, anchor, "tv"), selected.epoch, train_config)
+    refit(model, fold_batch(phase2, dataset, split, anchor, "tv"), selected.epoch, train_config)
     return Fit(anchor, model, phase2, selected, anchor_seconds + time.perf_counter() - start)
 
 
@@ -182,7 +182,7 @@ class Scaling:
         return mean_z.double().numpy() * self.y_std + self.y_mean
 
 
-def _batch(scaling: Scaling, dataset: Dataset, split: Split, anchor: AnchorMeans, fold: str) -> Batch:
+def fold_batch(scaling: Scaling, dataset: Dataset, split: Split, anchor: AnchorMeans, fold: str) -> Batch:
     rows = getattr(split, fold)
     return scaling.batch(dataset.X[rows], dataset.y[rows], getattr(anchor, fold))
 

@@ -268,7 +268,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Every epoch frees and allocates the same few megabytes. By default glibc gives them back to the system in
     between, and page faults bring them back: about 800 per epoch of 7,500 rows."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -287,7 +287,7 @@ def _start_worker(parent: int, shared: str) -> None:
     environment()
     _worker_lifetime.enter_context(one_thread())
     _worker_lifetime.enter_context(recipe.shared_fits(shared))
-    _keep_freed_memory()
+    keep_freed_memory()
     threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
 
 

@@ -1,6 +1,6 @@
 """The loss and the two-phase fit.
 
-Phase 1 trains on TR for a fixed number of epochs and keeps the weights of the epoch that is best on VA.
+Phase 1 trains on TR for a number of epochs and keeps the weights of the epoch that is best on VA.
 Phase 2 goes on from those weights, with a new optimiser, for as many epochs on TR and VA together.
 """
 
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from anchormoe import network_kernels
@@ -80,12 +82,12 @@ def temperature(config: TrainConfig, steps: int) -> float:
 
 def select_epoch(model: AnchorMoE, train: Batch, validation: Batch, config: TrainConfig) -> SelectedEpoch:
     """Phase 1. Leaves the model with the weights of the selected epoch: the first with the lowest validation NLL."""
-    phase = _Phase(model, config)
+    phase = Phase(model, config)
     best = SelectedEpoch(epoch=0, validation_nll=math.inf)
     best_weights = None
     for epoch in range(1, config.epochs + 1):
         model.temperature = temperature(config, epoch - 1)
-        phase.step(train, epoch)
+        phase.run_epoch(train, epoch)
         model.temperature = temperature(config, epoch)
         nll = phase.mean_nll(validation)
         if nll < best.validation_nll:
@@ -101,14 +103,14 @@ def select_epoch(model: AnchorMoE, train: Batch, validation: Batch, config: Trai
 
 def refit(model: AnchorMoE, train: Batch, epochs: int, config: TrainConfig) -> None:
     """Phase 2. The router stays as cool as phase 1 left it, whichever epoch was selected."""
-    phase = _Phase(model, config)
+    phase = Phase(model, config)
     for epoch in range(1, epochs + 1):
         model.temperature = temperature(config, config.epochs + epoch - 1)
-        phase.step(train, epoch)
+        phase.run_epoch(train, epoch)
     model.temperature = temperature(config, config.epochs + epochs)
 
 
-class _Phase:
+class Phase:
     """A model and a new optimiser of its weights."""
 
     def __init__(self, model: AnchorMoE, config: TrainConfig) -> None:
@@ -120,15 +122,27 @@ class _Phase:
             clip_norm=config.clip_norm,
         )
 
-    def step(self, batch: Batch, epoch: int) -> None:
+    def run_epoch(self, batch: Batch, epoch: int) -> None:
+        """One step on all rows, or one on each mini-batch of them."""
         self.model.training = True
-        _, gradients = objective(self.model, batch, self.config, epoch, self.weights)
-        self.optimiser.step(gradients)
+        for part in _mini_batches(batch, self.config.batch_size, epoch):
+            _, gradients = objective(self.model, part, self.config, epoch, self.weights)
+            self.optimiser.step(gradients)
 
     def mean_nll(self, batch: Batch) -> float:
         self.model.training = False
         data = arrays(batch.x, batch.anchor, batch.y)
         return float(network_kernels.mean_nll(*data, self.weights, self.model.settings()))
+
+
+def _mini_batches(batch: Batch, size: int | None, epoch: int) -> Iterator[Batch]:
+    """In an order that depends on the epoch alone."""
+    if size is None or size >= len(batch.y):
+        yield batch
+        return
+    order = torch.randperm(len(batch.y), generator=torch.Generator().manual_seed(epoch))
+    for rows in order.split(size):
+        yield Batch(batch.x[rows], batch.anchor[rows], batch.y[rows])
 
 
 def predict(model: AnchorMoE, batch: Batch) -> GaussianMixture:

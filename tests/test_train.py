@@ -9,12 +9,14 @@ import oracle
 import pytest
 import torch
 
+from anchormoe import train as training
 from anchormoe.config import Loss, ModelConfig, RouterKind, TrainConfig
 from anchormoe.model import AnchorMoE
 from anchormoe.train import (
     Batch,
     TrainingDiverged,
     mean_nll,
+    objective,
     predict,
     refit,
     select_epoch,
@@ -160,6 +162,44 @@ def test_patience_stops_early_and_changes_nothing_else() -> None:
     refit(impatient, train, selected.epoch, config)
     assert impatient.temperature == patient.temperature
     assert all(torch.equal(value, impatient.state_dict()[name]) for name, value in patient.state_dict().items())
+
+
+# --- mini-batches
+
+
+def test_a_batch_that_holds_all_rows_is_the_full_batch() -> None:
+    data = batch(num_rows=20, seed=1)
+    models = [initial(), initial()]
+    for model, size in zip(models, (None, 20), strict=True):
+        refit(model, data, 3, dataclasses.replace(SHORT, batch_size=size))
+    assert all(torch.equal(value, models[1].state_dict()[name]) for name, value in models[0].state_dict().items())
+
+
+def test_mini_batches_take_each_row_once_per_epoch_in_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, seen = batch(num_rows=20, seed=1), []
+
+    def noted(model: AnchorMoE, part: Batch, *settings: object) -> object:
+        seen.append(part)
+        return objective(model, part, *settings)
+
+    monkeypatch.setattr(training, "objective", noted)
+    refit(initial(), data, 2, dataclasses.replace(SHORT, batch_size=8))
+    assert [len(part.y) for part in seen] == [8, 8, 4] * 2
+    first, second = (torch.cat([part.y for part in epoch]) for epoch in (seen[:3], seen[3:]))
+    assert torch.equal(first.sort().values, data.y.sort().values)
+    assert torch.equal(second.sort().values, data.y.sort().values)
+    assert not torch.equal(first, second)
+    for part in seen:  # a row keeps its features and its anchor
+        rows = [data.y.tolist().index(value) for value in part.y.tolist()]
+        assert torch.equal(part.x, data.x[rows])
+        assert torch.equal(part.anchor, data.anchor[rows])
+
+
+def test_mini_batches_lower_the_loss() -> None:
+    model, data = initial(), batch(num_rows=60, seed=1)
+    before = mean_nll(model, data)
+    refit(model, data, 10, TrainConfig(learning_rate=0.01, batch_size=16))
+    assert mean_nll(model, data) < 0.8 * before
 
 
 # --- losses
