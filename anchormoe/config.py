@@ -231,6 +231,7 @@ class DataConfig:
 @dataclass
 class MethodConfig:
     name: str = "anchormoe"
+    params: dict[str, Any] = field(default_factory=dict)  # of a method other than Anchor-MoE
 
 
 @dataclass

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from anchormoe.mixture import GaussianMixture
+from anchormoe.distributions import Distribution
 
 
 @dataclass(frozen=True)
 class Outcome:
     """A method's predictions for the test rows of one split.
 
-    `mixture_z` is the density of (y - center) / scale. Point predictions are in original units; `mean_y` may have been
+    `distribution_z` is that of (y - center) / scale. Point predictions are in original units; `mean_y` may have been
     calibrated, the density never is.
     """
 
-    mixture_z: GaussianMixture
+    distribution_z: Distribution
     center: float
     scale: float
     mean_y: np.ndarray
@@ -38,16 +38,15 @@ def scores(outcome: Outcome, y: np.ndarray) -> dict[str, float]:
     """Every metric of a row, from the test targets in original units."""
     z = (y - outcome.center) / outcome.scale
     # The published NLL is a float32 mean; the other scores are ours and use float64.
-    nll_z = float(-outcome.mixture_z.log_prob(torch.as_tensor(z, dtype=outcome.mixture_z.means.dtype)).mean())
-    mixture_y = outcome.mixture_z.double().affine(scale=outcome.scale, shift=outcome.center)
-    targets = torch.as_tensor(y, dtype=torch.float64)
+    nll_z = float(-outcome.distribution_z.log_prob(torch.as_tensor(z, dtype=outcome.distribution_z.mean.dtype)).mean())
+    distribution, targets = outcome.distribution_z.double(), torch.as_tensor(z, dtype=torch.float64)
     return {
         "rmse_y": rmse(outcome.mean_y, y),
         "rmse_y_uncalibrated": rmse(outcome.mean_y_uncalibrated, y),
         "nll_z": nll_z,
         "nll_y": nll_z + math.log(outcome.scale),
-        "crps_y": float(mixture_y.crps(targets).mean()),
-        "coverage_90": interval_coverage(mixture_y, targets, level=0.9),
+        "crps_y": float(distribution.crps(targets).mean()) * outcome.scale,
+        "coverage_90": interval_coverage(distribution, targets, level=0.9),
     }
 
 
@@ -55,8 +54,8 @@ def rmse(mean: np.ndarray, y: np.ndarray) -> float:
     return float(np.sqrt(np.mean((y - mean) ** 2)))
 
 
-def interval_coverage(mixture: GaussianMixture, y: torch.Tensor, *, level: float) -> float:
+def interval_coverage(distribution: Distribution, y: torch.Tensor, *, level: float) -> float:
     """Share of targets inside the central interval: y is inside if and only if its cdf is."""
     tail = (1 - level) / 2
-    cdf = mixture.cdf(y)
+    cdf = distribution.cdf(y)
     return float(((cdf >= tail) & (cdf <= 1 - tail)).double().mean())

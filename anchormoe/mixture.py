@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,6 +22,13 @@ class GaussianMixture:
     log_weights: Tensor
     means: Tensor
     scales: Tensor
+
+    @classmethod
+    def normal(cls, mean: np.ndarray, scale: np.ndarray | float) -> GaussianMixture:
+        """One component per row."""
+        means = torch.as_tensor(mean, dtype=torch.float64).unsqueeze(-1)
+        scales = torch.as_tensor(scale, dtype=torch.float64).expand(means.shape[:-1]).unsqueeze(-1)
+        return cls(torch.zeros_like(means), means, scales)
 
     def log_prob(self, y: Tensor) -> Tensor:
         """log p(y): (...)."""

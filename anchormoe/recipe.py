@@ -62,7 +62,7 @@ def fit_predict(config: Config, dataset: Dataset, split: Split, *, inner_seed: i
     mixture = predict(fit.model, fit.batch(dataset, split, "test"))
     mean_y = fit.scaling.to_y(mixture.mean)
     return Outcome(
-        mixture_z=mixture,
+        distribution_z=mixture,
         center=fit.scaling.y_mean,
         scale=fit.scaling.y_std,
         mean_y=linear_map(mean_y),

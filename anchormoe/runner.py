@@ -71,7 +71,12 @@ def require_runnable(config: Config) -> None:
     subsample_size = config.dataset.subsample
     if subsample_size is not None and not 30 <= subsample_size <= num_rows:
         raise UserError(f"dataset.subsample must be null or from 30 to {num_rows}, received {subsample_size}")
-    require_usable(config.anchor)
+    if config.effective_method == "anchormoe":
+        require_usable(config.anchor)
+    else:
+        from anchormoe.methods import make
+
+        make(config.effective_method, config.method.params)
     if config.data.source is DataSource.download:
         load_dataset(config)  # into the cache once, before several workers want it
 
@@ -113,7 +118,7 @@ def run_split(config: Config, number: int) -> Row:
     """Config -> Dataset -> Split -> Outcome -> metrics -> Row. A failure of the method becomes a failed row."""
     import torch
 
-    from anchormoe.methods import METHODS
+    from anchormoe.methods import fit_predict
     from anchormoe.metrics import scores
 
     dataset = load_dataset(config)
@@ -126,7 +131,7 @@ def run_split(config: Config, number: int) -> Row:
     }
     try:
         split = make_split(config, len(dataset.y), number)
-        outcome = METHODS[config.effective_method](config, dataset, split, inner_seed=inner_seed(config, number))
+        outcome = fit_predict(config, dataset, split, inner_seed=inner_seed(config, number))
         metrics = scores(outcome, dataset.y[split.test])
         if not all(math.isfinite(value) for value in metrics.values()):
             raise ArithmeticError(f"metrics must be finite, received {metrics}")

@@ -25,7 +25,7 @@ def outcome(*, dtype: torch.dtype = torch.float64) -> Outcome:
     )
     mean_y = mixture.mean.double().numpy() * SCALE + CENTER
     return Outcome(
-        mixture_z=mixture,
+        distribution_z=mixture,
         center=CENTER,
         scale=SCALE,
         mean_y=1.1 * mean_y - 2.0,
@@ -76,7 +76,7 @@ def test_linear_map_changes_nothing_unless_fitted() -> None:
 def test_nll_in_original_units_is_the_density_of_the_target_itself() -> None:
     predicted, y = outcome(), targets()
     received = scores(predicted, y)
-    mixture = predicted.mixture_z
+    mixture = predicted.distribution_z
     weights = mixture.weights.numpy()
     means, scales = mixture.means.numpy() * SCALE + CENTER, mixture.scales.numpy() * SCALE
     normal = np.exp(-0.5 * ((y[:, None] - means) / scales) ** 2) / (scales * np.sqrt(2 * np.pi))
@@ -96,7 +96,7 @@ def test_rmse_is_of_the_calibrated_mean_and_of_the_uncalibrated_one() -> None:
 
 def test_crps_is_in_original_units() -> None:
     predicted, y = outcome(), targets()
-    mixture = predicted.mixture_z
+    mixture = predicted.distribution_z
     expected = scoringrules.crps_mixnorm(
         y, mixture.means.numpy() * SCALE + CENTER, mixture.scales.numpy() * SCALE, mixture.weights.numpy()
     )
@@ -105,7 +105,7 @@ def test_crps_is_in_original_units() -> None:
 
 @pytest.mark.parametrize("level", [0.5, 0.9])
 def test_coverage_is_the_share_inside_the_quantiles(level: float) -> None:
-    mixture = outcome().mixture_z.affine(scale=SCALE, shift=CENTER)
+    mixture = outcome().distribution_z.affine(scale=SCALE, shift=CENTER)
     y = torch.as_tensor(targets())
     low, high = mixture.quantile((1 - level) / 2), mixture.quantile((1 + level) / 2)
     expected = ((y >= low) & (y <= high)).double().mean().item()
@@ -116,7 +116,7 @@ def test_coverage_is_the_share_inside_the_quantiles(level: float) -> None:
 
 
 def test_coverage_of_targets_drawn_from_the_mixture_is_its_level() -> None:
-    mixture, draws = outcome().mixture_z, 500
+    mixture, draws = outcome().distribution_z, 500
     samples = mixture.sample(draws, generator=torch.Generator().manual_seed(3))
     coverage = interval_coverage(mixture, samples, level=0.9)
     assert coverage == pytest.approx(0.9, abs=5 * math.sqrt(0.9 * 0.1 / (draws * NUM_ROWS)))

@@ -6,8 +6,6 @@ one residual variance; soft cluster memberships mix them. No trees, no network, 
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import torch
 from scipy.linalg import cho_factor, cho_solve
@@ -15,11 +13,8 @@ from scipy.linalg.blas import ssyrk
 from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.cluster import KMeans
 
-from anchormoe.config import Config
-from anchormoe.data import Dataset
-from anchormoe.metrics import Outcome
+from anchormoe.methods.preparation import standardiser
 from anchormoe.mixture import GaussianMixture
-from anchormoe.splits import Split
 
 NUM_CLUSTERS = 20
 NUM_FEATURES = 4096
@@ -28,51 +23,34 @@ VARIANCE_FLOOR = 1e-8
 _FLOOR = 1e-12
 
 
-def fit_predict(config: Config, dataset: Dataset, split: Split, *, inner_seed: int) -> Outcome:
-    """Uses the whole 90% and its own seed, the run's seed + split number, whatever the protocol's inner seed."""
-    start = time.perf_counter()
-    seed = config.seed + split.number
-    X, y = dataset.X[split.train], dataset.y[split.train]
-    column_mean, column_std = X.mean(0), X.std(0)
-    column_std[column_std == 0] = 1.0  # a constant column says nothing; it must not divide by zero
-    center, scale = float(y.mean()), float(y.std()) + 1e-8
-    X = (X - column_mean) / column_std
-    z = (y - center) / scale
-    X_test = (dataset.X[split.test] - column_mean) / column_std
+class RFFKernelRidge:
+    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+        self.to_columns = standardiser(X)
+        X = self.to_columns(X)
+        clusters = KMeans(NUM_CLUSTERS, n_init=10, random_state=seed).fit(X)
+        self.centers = clusters.cluster_centers_
+        self.bandwidth2 = np.array(
+            [_bandwidth2(X[clusters.labels_ == k], self.centers[k]) for k in range(NUM_CLUSTERS)]
+        )
+        membership = _memberships(X, self.centers, self.bandwidth2)
+        self.experts, self.variances = [], np.empty(NUM_CLUSTERS)
+        for k in range(NUM_CLUSTERS):
+            features = _FourierFeatures(X.shape[1], np.sqrt(self.bandwidth2[k]), seed + 100 + k)
+            design, weight = features(X), membership[:, k]
+            coefficients = _weighted_ridge(design, weight, y)
+            self.experts.append((features, coefficients))
+            residual2 = (y - design @ coefficients) ** 2
+            self.variances[k] = max(float(weight @ residual2 / (weight.sum() + _FLOOR)), VARIANCE_FLOOR)
 
-    clusters = KMeans(NUM_CLUSTERS, n_init=10, random_state=seed).fit(X)
-    bandwidth2 = np.array(
-        [_bandwidth2(X[clusters.labels_ == k], clusters.cluster_centers_[k]) for k in range(NUM_CLUSTERS)]
-    )
-    membership = _memberships(X, clusters.cluster_centers_, bandwidth2)
-    test_membership = _memberships(X_test, clusters.cluster_centers_, bandwidth2)
-
-    means = np.empty_like(test_membership)
-    variances = np.empty(NUM_CLUSTERS)
-    for k in range(NUM_CLUSTERS):
-        features = _FourierFeatures(X.shape[1], np.sqrt(bandwidth2[k]), seed + 100 + k)
-        design, weight = features(X), membership[:, k]
-        coefficients = _weighted_ridge(design, weight, z)
-        residual2 = (z - design @ coefficients) ** 2
-        variances[k] = max(float(weight @ residual2 / (weight.sum() + _FLOOR)), VARIANCE_FLOOR)
-        means[:, k] = features(X_test) @ coefficients
-    fitted = time.perf_counter()
-
-    mixture = GaussianMixture(
-        torch.as_tensor(np.log(test_membership + _FLOOR)),
-        torch.as_tensor(means),
-        torch.as_tensor(np.sqrt(variances)).expand(means.shape),
-    )
-    mean_y = (test_membership * means).sum(1) * scale + center
-    return Outcome(
-        mixture_z=mixture,
-        center=center,
-        scale=scale,
-        mean_y=mean_y,
-        mean_y_uncalibrated=mean_y,
-        fit_seconds=fitted - start,
-        predict_seconds=time.perf_counter() - fitted,
-    )
+    def predict(self, X: np.ndarray) -> GaussianMixture:
+        X = self.to_columns(X)
+        membership = _memberships(X, self.centers, self.bandwidth2)
+        means = np.column_stack([features(X) @ coefficients for features, coefficients in self.experts])
+        return GaussianMixture(
+            torch.as_tensor(np.log(membership + _FLOOR)),
+            torch.as_tensor(means),
+            torch.as_tensor(np.sqrt(self.variances)).expand(means.shape),
+        )
 
 
 class _FourierFeatures:

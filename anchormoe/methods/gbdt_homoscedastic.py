@@ -1,0 +1,32 @@
+"""The anchor alone with one residual variance: the baseline every method must beat."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from anchormoe import trees
+from anchormoe.methods.preparation import hold_out
+from anchormoe.mixture import GaussianMixture
+
+SCALE_FLOOR = 1e-3  # of the target's standard deviation
+
+
+class HomoscedasticGBDT:
+    """Boosted trees with the stage of the lowest validation error, which is also the variance; refitted on all rows."""
+
+    def __init__(self, *, stages: int = 2000, learning_rate: float = 0.05, max_depth: int = 3) -> None:
+        self.stages, self.learning_rate, self.max_depth = stages, learning_rate, max_depth
+
+    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+        train, validation = hold_out(len(y), seed)
+        model = self._trees(X[train], y[train], self.stages)
+        rmse = model.staged_rmse(X[validation], y[validation])
+        self.stage = 1 + int(np.argmin(rmse))
+        self.scale = max(float(rmse.min()), SCALE_FLOOR)
+        self.model = self._trees(X, y, self.stage)
+
+    def _trees(self, X: np.ndarray, y: np.ndarray, stages: int) -> trees.BoostedTrees:
+        return trees.fit(X, y, stages=stages, learning_rate=self.learning_rate, max_depth=self.max_depth)
+
+    def predict(self, X: np.ndarray) -> GaussianMixture:
+        return GaussianMixture.normal(self.model.predict(X, stages=self.stage), self.scale)

@@ -1,0 +1,108 @@
+"""Every competing method: what the contract promises, on ordinary data and on data that break things."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from anchormoe.errors import UserError
+from anchormoe.methods import METHODS, make
+
+# Settings that make a method quick; the contract does not depend on them.
+QUICK: dict[str, dict[str, object]] = {
+    "gbdt_homoscedastic": {"stages": 30},
+}
+HEAVY = {"rff_krr"}  # 20 ridge regressions on 4096 features, whatever the data
+
+
+def fitted(name: str, X: np.ndarray, y: np.ndarray, *, seed: int = 3):
+    method = make(name, dict(QUICK.get(name, {})))
+    method.fit(X, y, seed=seed)
+    return method
+
+
+def ordinary(num_rows: int = 120, num_columns: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """Noise that grows with the first column; the target is z-scored, as every method gets it."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (num_rows, num_columns))
+    y = 2 * X[:, 0] + np.exp(X[:, 0]) * 0.2 * rng.standard_normal(num_rows)
+    return X, (y - y.mean()) / y.std()
+
+
+def constant_target() -> tuple[np.ndarray, np.ndarray]:
+    X, y = ordinary()
+    return X, np.zeros_like(y)
+
+
+def constant_feature() -> tuple[np.ndarray, np.ndarray]:
+    X, y = ordinary()
+    return np.column_stack([np.full(len(y), 7.0), X]), y
+
+
+def large_features() -> tuple[np.ndarray, np.ndarray]:
+    X, y = ordinary()
+    return X * np.array([1e6, 1e-6, 1.0]) + np.array([1e7, 0.0, 0.0]), y
+
+
+CASES = {
+    "ordinary": ordinary,
+    "constant_target": constant_target,
+    "constant_feature": constant_feature,
+    "large_features": large_features,
+    "thirty_rows": lambda: ordinary(30),
+    "one_feature": lambda: ordinary(num_columns=1),
+}
+
+
+@pytest.fixture(params=[name for name in METHODS if name not in HEAVY])
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_densities_are_finite_and_integrate_to_one(name: str, case: str) -> None:
+    X, y = CASES[case]()
+    distribution = fitted(name, X, y).predict(X[:5]).double()
+    low, high = (distribution.quantile(torch.tensor(p, dtype=torch.float64)) for p in (1e-9, 1 - 1e-9))
+    assert (high > low).all()
+    # Substitute y = low + (high - low) t and integrate over t by the trapezoidal rule.
+    t = torch.linspace(0, 1, 20_001, dtype=torch.float64)
+    density = torch.stack([distribution.log_prob(low + (high - low) * float(value)).exp() for value in t])
+    assert torch.isfinite(density).all()
+    integral = torch.trapezoid(density * (high - low), t, dim=0)
+    torch.testing.assert_close(integral, torch.ones_like(integral), rtol=0, atol=2e-3)
+    assert torch.isfinite(distribution.crps(torch.as_tensor(y[:5]))).all()
+
+
+def test_it_learns_the_mean_and_its_uncertainty_is_sane(name: str) -> None:
+    X, y = ordinary(600)
+    distribution = fitted(name, X[:400], y[:400]).predict(X[400:]).double()
+    targets = torch.as_tensor(y[400:])
+    assert ((distribution.mean - targets) ** 2).mean() < 0.5 * targets.var()
+    cdf = distribution.cdf(targets)
+    assert 0.7 <= ((cdf > 0.05) & (cdf < 0.95)).double().mean() <= 1.0
+
+
+def test_the_distribution_agrees_with_itself(name: str) -> None:
+    X, y = ordinary()
+    distribution = fitted(name, X, y).predict(X[:7]).double()
+    median = distribution.quantile(0.5)
+    torch.testing.assert_close(distribution.cdf(median), torch.full_like(median, 0.5), rtol=0, atol=1e-3)
+    low, high = distribution.quantile(0.1), distribution.quantile(0.9)
+    assert (low < median).all()
+    assert (median < high).all()
+
+
+def test_a_seed_decides_everything(name: str) -> None:
+    X, y = ordinary()
+    first, again = (fitted(name, X, y).predict(X[:5]).double() for _ in range(2))
+    assert torch.equal(first.mean, again.mean)
+    assert torch.equal(first.log_prob(torch.as_tensor(y[:5])), again.log_prob(torch.as_tensor(y[:5])))
+
+
+def test_an_unknown_method_and_an_unknown_parameter_are_the_users_mistakes() -> None:
+    with pytest.raises(UserError, match="method must be one of anchormoe"):
+        make("no_such_method", {})
+    with pytest.raises(UserError, match=r"method.params must be parameters of HomoscedasticGBDT"):
+        make("gbdt_homoscedastic", {"stagse": 3})
