@@ -7,8 +7,6 @@ cut at that stage, gives the anchor of phase 1 (TR, VA); a refit of so many stag
 
 from __future__ import annotations
 
-import importlib
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,6 +17,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 from anchormoe import trees
 from anchormoe.config import AnchorConfig, AnchorKind
 from anchormoe.errors import UserError
+from anchormoe.regressors import import_regressor, parameters_of, with_seed
 from anchormoe.splits import Split
 
 
@@ -201,9 +200,10 @@ _BOOSTED: dict[AnchorKind, Callable[..., BoostedModel]] = {
 def require_usable(config: AnchorConfig) -> None:
     """An import path that is a regressor's and parameters it knows; XGBoost and LightGBM judge their own."""
     if config.kind is AnchorKind.sklearn:
-        accepted = _parameters(_import_regressor(config))
+        assert config.target is not None
+        accepted = parameters_of(import_regressor("anchor.target", config.target))
     elif config.kind is AnchorKind.gbdt:
-        accepted = _parameters(GradientBoostingRegressor) - {"n_estimators", "random_state"}  # anchor.stages, seed
+        accepted = parameters_of(GradientBoostingRegressor) - {"n_estimators", "random_state"}  # anchor.stages, seed
     elif config.kind is AnchorKind.trees:
         accepted = {"learning_rate", "max_depth"}
     else:
@@ -223,33 +223,6 @@ def _import_lightgbm() -> Any:
     return lightgbm
 
 
-def _import_regressor(config: AnchorConfig) -> Any:
-    """The class that config.target names."""
-    assert config.target is not None
-    module_name, _, class_name = config.target.rpartition(".")
-    reason = "it has no fit and predict"
-    try:
-        found = getattr(importlib.import_module(module_name), class_name)
-        if inspect.isclass(found) and hasattr(found, "fit") and hasattr(found, "predict"):
-            return found
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
-        reason = str(error)
-    raise UserError(
-        f"anchor.target must be the import path of a scikit-learn regressor, received {config.target}: {reason}"
-    )
-
-
-def _parameters(regressor_class: Any) -> set[str]:
-    """Names of the keyword arguments; empty if it takes any."""
-    parameters = inspect.signature(regressor_class).parameters.values()
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    return set() if takes_any else {parameter.name for parameter in parameters}
-
-
 def _regressor(config: AnchorConfig, seed: int) -> Any:
-    """An instance of the class that config.target names, seeded if it takes a seed."""
-    regressor_class = _import_regressor(config)
-    parameters = dict(config.params)
-    if "random_state" in _parameters(regressor_class):
-        parameters.setdefault("random_state", seed)
-    return regressor_class(**parameters)
+    assert config.target is not None
+    return with_seed(import_regressor("anchor.target", config.target), config.params, seed)

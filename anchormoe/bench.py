@@ -42,10 +42,13 @@ def parse(arguments: Sequence[str]) -> list[JobConfig]:
 
 
 def _spell_out(argument: str) -> list[str]:
-    """anchor=package.Class means anchor=sklearn anchor.target=package.Class; splits=1,3 is a list, not a sweep."""
+    """anchor=package.Class means anchor=sklearn anchor.target=package.Class, method=package.Class likewise, and target=
+    is method.target=; splits=1,3 is a list, not a sweep."""
     key, _, value = argument.partition("=")
-    if key == "anchor" and "." in value:
-        return ["anchor=sklearn", f"anchor.target={value}"]
+    if key in ("anchor", "method") and "." in value:
+        return [f"{key}=sklearn", f"{key}.target={value}"]
+    if key == "target":
+        return [f"method.target={value}"]
     if key == "splits" and "," in value and value[0] not in "'\"":
         return [f"splits='{value}'"]
     return [argument]

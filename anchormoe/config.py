@@ -231,7 +231,16 @@ class DataConfig:
 @dataclass
 class MethodConfig:
     name: str = "anchormoe"
+    target: str | None = None  # import path of a regressor, for the method sklearn
     params: dict[str, Any] = field(default_factory=dict)  # of a method other than Anchor-MoE
+
+    def __post_init__(self) -> None:
+        _require(
+            (self.name == "sklearn") == (self.target is not None),
+            "method.target",
+            "the import path of a regressor, together with method=sklearn",
+            f"{self.target} with method={self.name}",
+        )
 
 
 @dataclass
@@ -261,6 +270,11 @@ class Config:
         if self.method.name == "anchormoe":
             return self.rules.methods.get(self.dataset.name, self.method.name)
         return self.method.name
+
+    @property
+    def method_label(self) -> str:
+        """What a row calls its method."""
+        return self.method.target or self.effective_method
 
 
 @dataclass

@@ -48,7 +48,7 @@ class Task:
 def row_identity(config: Config, split: int) -> Row:
     return {
         "dataset": config.dataset.name,
-        "method": config.effective_method,
+        "method": config.method_label,
         "ablation": config.ablation,
         "protocol": config.protocol.name,
         "anchor": config.anchor.name if config.effective_method == "anchormoe" else "none",
@@ -76,7 +76,7 @@ def require_runnable(config: Config) -> None:
     else:
         from anchormoe.methods import make
 
-        make(config.effective_method, config.method.params)
+        make(config)
     if config.data.source is DataSource.download:
         load_dataset(config)  # into the cache once, before several workers want it
 

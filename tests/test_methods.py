@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 
+from anchormoe import methods
+from anchormoe.config import Config, MethodConfig
+from anchormoe.distributions import ForeignDistribution
 from anchormoe.errors import UserError
-from anchormoe.methods import METHODS, make
+from anchormoe.methods import METHODS
+from anchormoe.mixture import GaussianMixture
 
 # Settings that make a method quick; the contract does not depend on them.
 QUICK: dict[str, dict[str, object]] = {
+    "catboost_uncertainty": {"stages": 30},
+    "dist_forest": {"num_trees": 30},
     "gbdt_homoscedastic": {"stages": 30},
+    "mdn": {"epochs": 40},
+    "ngboost": {"stages": 60, "learning_rate": 0.1},
+    "ngboost_authors": {"stages": 40, "learning_rate": 0.05, "select_stage": False},
+    "quantile_forest": {"num_trees": 30},
+    "xgboost_normal": {"stages": 60},
 }
 HEAVY = {"rff_krr"}  # 20 ridge regressions on 4096 features, whatever the data
 
 
-def fitted(name: str, X: np.ndarray, y: np.ndarray, *, seed: int = 3):
-    method = make(name, dict(QUICK.get(name, {})))
-    method.fit(X, y, seed=seed)
-    return method
+def fit(name: str, X: np.ndarray, y: np.ndarray, *, seed: int = 3):
+    return methods.fitted(methods.make(configured(name, QUICK.get(name, {}))), X, y, seed=seed)
+
+
+def configured(name: str, parameters: dict[str, object]) -> Config:
+    target = "sklearn.linear_model.Ridge" if name == "sklearn" else None
+    return Config(method=MethodConfig(name, target=target, params=dict(parameters)))
 
 
 def ordinary(num_rows: int = 120, num_columns: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -63,11 +78,11 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize("case", CASES)
 def test_densities_are_finite_and_integrate_to_one(name: str, case: str) -> None:
     X, y = CASES[case]()
-    distribution = fitted(name, X, y).predict(X[:5]).double()
+    distribution = fit(name, X, y).predict(X[:5]).double()
     low, high = (distribution.quantile(torch.tensor(p, dtype=torch.float64)) for p in (1e-9, 1 - 1e-9))
     assert (high > low).all()
     # Substitute y = low + (high - low) t and integrate over t by the trapezoidal rule.
-    t = torch.linspace(0, 1, 20_001, dtype=torch.float64)
+    t = torch.linspace(0, 1, 4_001, dtype=torch.float64)
     density = torch.stack([distribution.log_prob(low + (high - low) * float(value)).exp() for value in t])
     assert torch.isfinite(density).all()
     integral = torch.trapezoid(density * (high - low), t, dim=0)
@@ -77,7 +92,7 @@ def test_densities_are_finite_and_integrate_to_one(name: str, case: str) -> None
 
 def test_it_learns_the_mean_and_its_uncertainty_is_sane(name: str) -> None:
     X, y = ordinary(600)
-    distribution = fitted(name, X[:400], y[:400]).predict(X[400:]).double()
+    distribution = fit(name, X[:400], y[:400]).predict(X[400:]).double()
     targets = torch.as_tensor(y[400:])
     assert ((distribution.mean - targets) ** 2).mean() < 0.5 * targets.var()
     cdf = distribution.cdf(targets)
@@ -86,7 +101,7 @@ def test_it_learns_the_mean_and_its_uncertainty_is_sane(name: str) -> None:
 
 def test_the_distribution_agrees_with_itself(name: str) -> None:
     X, y = ordinary()
-    distribution = fitted(name, X, y).predict(X[:7]).double()
+    distribution = fit(name, X, y).predict(X[:7]).double()
     median = distribution.quantile(0.5)
     torch.testing.assert_close(distribution.cdf(median), torch.full_like(median, 0.5), rtol=0, atol=1e-3)
     low, high = distribution.quantile(0.1), distribution.quantile(0.9)
@@ -96,13 +111,58 @@ def test_the_distribution_agrees_with_itself(name: str) -> None:
 
 def test_a_seed_decides_everything(name: str) -> None:
     X, y = ordinary()
-    first, again = (fitted(name, X, y).predict(X[:5]).double() for _ in range(2))
+    first, again = (fit(name, X, y).predict(X[:5]).double() for _ in range(2))
     assert torch.equal(first.mean, again.mean)
     assert torch.equal(first.log_prob(torch.as_tensor(y[:5])), again.log_prob(torch.as_tensor(y[:5])))
 
 
 def test_an_unknown_method_and_an_unknown_parameter_are_the_users_mistakes() -> None:
     with pytest.raises(UserError, match="method must be one of anchormoe"):
-        make("no_such_method", {})
-    with pytest.raises(UserError, match=r"method.params must be parameters of HomoscedasticGBDT"):
-        make("gbdt_homoscedastic", {"stagse": 3})
+        methods.make(configured("no_such_method", {}))
+    with pytest.raises(UserError, match=r"method.params must be parameters of gbdt_homoscedastic, .* 'stagse'"):
+        methods.make(configured("gbdt_homoscedastic", {"stagse": 3}))
+    with pytest.raises(UserError, match=r"sklearn.linear_model.Ridge has no alhpa"):
+        methods.make(configured("sklearn", {"alhpa": 3}))
+    with pytest.raises(UserError, match="together with method=sklearn"):
+        MethodConfig("sklearn")
+
+
+# --- other libraries' distributions
+
+
+@pytest.mark.parametrize("library", ["scipy", "torch", "ngboost", "skpro"])
+def test_a_foreign_distribution_answers_as_ours_does(library: str) -> None:
+    mean, scale = np.array([0.0, 1.0, -2.0]), np.array([1.0, 0.5, 3.0])
+    foreign = {"scipy": _scipy_normal, "torch": _torch_normal, "ngboost": _ngboost_normal, "skpro": _skpro_normal}
+    received = ForeignDistribution(foreign[library](mean, scale), 3)
+    expected, y = GaussianMixture.normal(mean, scale), torch.tensor([0.3, 1.4, -9.0], dtype=torch.float64)
+    torch.testing.assert_close(received.mean, expected.mean)
+    torch.testing.assert_close(received.log_prob(y), expected.log_prob(y))
+    torch.testing.assert_close(received.cdf(y), expected.cdf(y))
+    torch.testing.assert_close(received.quantile(0.3), expected.quantile(0.3))
+    torch.testing.assert_close(received.crps(y), expected.crps(y), rtol=1e-3, atol=1e-3)
+
+
+def _scipy_normal(mean: np.ndarray, scale: np.ndarray) -> object:
+    return scipy.stats.norm(mean, scale)
+
+
+def _torch_normal(mean: np.ndarray, scale: np.ndarray) -> object:
+    return torch.distributions.Normal(torch.as_tensor(mean), torch.as_tensor(scale))
+
+
+def _ngboost_normal(mean: np.ndarray, scale: np.ndarray) -> object:
+    return pytest.importorskip("ngboost.distns").Normal(np.stack([mean, np.log(scale)]))
+
+
+def _skpro_normal(mean: np.ndarray, scale: np.ndarray) -> object:
+    return pytest.importorskip("skpro.distributions").Normal(mu=mean[:, None], sigma=scale[:, None])
+
+
+def test_a_regressor_that_predicts_distributions_is_asked_for_them() -> None:
+    X, y = ordinary()
+    config = Config(method=MethodConfig("sklearn", target="ngboost.NGBRegressor", params={"n_estimators": 5}))
+    pytest.importorskip("ngboost")
+    predicted = methods.fitted(methods.make(config), X, y, seed=1).predict(X)
+    assert isinstance(predicted, ForeignDistribution)
+    assert predicted.quantile(0.9).shape == (len(X),)

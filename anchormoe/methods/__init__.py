@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from anchormoe.config import Config
 from anchormoe.data import Dataset
 from anchormoe.distributions import Distribution
 from anchormoe.errors import UserError
+from anchormoe.methods.preparation import SCALE_FLOOR
 from anchormoe.metrics import Outcome
+from anchormoe.mixture import GaussianMixture
 from anchormoe.splits import Split
 
 
@@ -30,23 +32,29 @@ class Method(Protocol):
 
 # name -> module and class; a module is imported only when its method is asked for
 METHODS = {
+    "catboost_uncertainty": "catboost_uncertainty.CatBoostUncertainty",
+    "dist_forest": "dist_forest.DistributionalForest",
     "gbdt_homoscedastic": "gbdt_homoscedastic.HomoscedasticGBDT",
+    "mdn": "mdn.MDN",
+    "ngboost": "ngboost.NGBoost",
+    "ngboost_authors": "ngboost.NGBoost",
+    "quantile_forest": "quantile_forest.QuantileForest",
     "rff_krr": "rff_krr.RFFKernelRidge",
+    "sklearn": "any_regressor.AnyRegressor",
+    "xgboost_normal": "xgboost_normal.XGBoostNormal",
 }
 
 
 def fit_predict(config: Config, dataset: Dataset, split: Split, *, inner_seed: int) -> Outcome:
     """Run the configuration's method on one split."""
-    name = config.effective_method
-    if name == "anchormoe":
+    if config.effective_method == "anchormoe":
         return recipe.fit_predict(config, dataset, split, inner_seed=inner_seed)
     start = time.perf_counter()
     y = dataset.y[split.train]
     center, scale = float(y.mean()), float(y.std()) + 1e-8
-    method = make(name, config.method.params if config.method.name == name else {})
     # A seed of its own for every split, as the published runs of other methods had.
-    method.fit(dataset.X[split.train], (y - center) / scale, seed=config.seed + split.number)
-    fitted = time.perf_counter()
+    method = fitted(make(config), dataset.X[split.train], (y - center) / scale, seed=config.seed + split.number)
+    after_fit = time.perf_counter()
     distribution = method.predict(dataset.X[split.test])
     mean_y = distribution.mean.double().numpy() * scale + center
     return Outcome(
@@ -55,15 +63,35 @@ def fit_predict(config: Config, dataset: Dataset, split: Split, *, inner_seed: i
         scale=scale,
         mean_y=mean_y,
         mean_y_uncalibrated=mean_y,
-        fit_seconds=fitted - start,
-        predict_seconds=time.perf_counter() - fitted,
+        fit_seconds=after_fit - start,
+        predict_seconds=time.perf_counter() - after_fit,
     )
 
 
-def make(name: str, parameters: dict[str, Any]) -> Method:
-    """A method by its name; what is missing to run it, or a parameter it does not have, is said in one line."""
+def fitted(method: Method, X: np.ndarray, y: np.ndarray, *, seed: int) -> Method:
+    if np.ptp(y) == 0:
+        method = _OneValue()  # nothing to learn, and most methods would divide by a spread of zero
+    method.fit(X, y, seed=seed)
+    return method
+
+
+class _OneValue:
+    """Of a target that never varies."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+        self.value = y[0]
+
+    def predict(self, X: np.ndarray) -> GaussianMixture:
+        return GaussianMixture.normal(np.full(len(X), self.value), SCALE_FLOOR)
+
+
+def make(config: Config) -> Method:
+    """The configuration's method; what is missing to run it, or a parameter it does not have, is said in one line."""
+    name, parameters = config.effective_method, dict(config.method.params)
     if name not in METHODS:
         raise UserError(f"method must be one of anchormoe, {', '.join(METHODS)}, received {name}")
+    if config.method.target is not None:
+        parameters["target"] = config.method.target
     module_name, _, class_name = METHODS[name].partition(".")
     try:
         method_class = getattr(importlib.import_module(f"anchormoe.methods.{module_name}"), class_name)
@@ -72,4 +100,6 @@ def make(name: str, parameters: dict[str, Any]) -> Method:
     try:
         return method_class(**parameters)
     except TypeError as error:
-        raise UserError(f"method.params must be parameters of {class_name}, received {parameters}: {error}") from None
+        raise UserError(
+            f"method.params must be parameters of {name}, received {config.method.params}: {error}"
+        ) from None

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from anchormoe import trees
-from anchormoe.methods.preparation import hold_out
+from anchormoe.methods.preparation import SCALE_FLOOR, hold_out
 from anchormoe.mixture import GaussianMixture
-
-SCALE_FLOOR = 1e-3  # of the target's standard deviation
 
 
 class HomoscedasticGBDT:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 VALIDATION_FRACTION = 0.2
+SCALE_FLOOR = 1e-4  # of a predicted scale, in standard deviations of the target: no density may be a spike
 
 
 def standardiser(X: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:

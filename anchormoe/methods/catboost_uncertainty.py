@@ -1,0 +1,38 @@
+"""CatBoost's own Normal: mean and variance from one model (RMSEWithUncertainty)."""
+
+from __future__ import annotations
+
+import numpy as np
+from catboost import CatBoostRegressor
+
+from anchormoe.methods.preparation import SCALE_FLOOR, hold_out
+from anchormoe.mixture import GaussianMixture
+
+
+class CatBoostUncertainty:
+    """The stage with the lowest validation NLL, then a refit on all rows."""
+
+    def __init__(self, *, stages: int = 2000, learning_rate: float = 0.05, depth: int = 4) -> None:
+        self.stages, self.learning_rate, self.depth = stages, learning_rate, depth
+
+    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+        train, validation = hold_out(len(y), seed)
+        model = self._model(self.stages, seed)
+        model.fit(X[train], y[train], eval_set=(X[validation], y[validation]), early_stopping_rounds=100)
+        self.model = self._model(model.get_best_iteration() + 1, seed).fit(X, y)
+
+    def _model(self, stages: int, seed: int) -> CatBoostRegressor:
+        return CatBoostRegressor(
+            loss_function="RMSEWithUncertainty",
+            iterations=stages,
+            learning_rate=self.learning_rate,
+            depth=self.depth,
+            random_seed=seed,
+            thread_count=1,
+            verbose=False,
+            allow_writing_files=False,
+        )
+
+    def predict(self, X: np.ndarray) -> GaussianMixture:
+        mean, variance = self.model.predict(X, prediction_type="RMSEWithUncertainty", thread_count=1).T
+        return GaussianMixture.normal(mean, np.maximum(np.sqrt(variance), SCALE_FLOOR))
