@@ -8,17 +8,20 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from anchormoe import check, render, tables
+from anchormoe import check, comparison, render, tables
 from anchormoe.config import TABLE_EXPERIMENTS
 from anchormoe.errors import UserError
 from anchormoe.live import SPLITS, live_check
 from anchormoe.paths import shipped
 from anchormoe.store import IDENTITY, load_results
 
-TABLES_HELP = """anchormoe-bench tables [format=rich|md|csv|tex] [form=both|published|corrected] [output=FOLDER]
-                       [results_dir=results]
+FORMS = (*tables.FORMS, "comparison")
 
-The paper's five tables from stored rows, as published and corrected. With output= they are written as files."""
+TABLES_HELP = """anchormoe-bench tables [format=rich|md|csv|tex] [form=all|published|corrected|comparison]
+                       [output=FOLDER] [results_dir=results]
+
+The paper's five tables from stored rows, as published and corrected, and the comparison of all methods that were run.
+With output= they are written as files."""
 
 CHECK_HELP = """anchormoe-bench check [missing=off|ok] [live=2] [show=problems|all] [output=FILE] [results_dir=results]
 
@@ -30,15 +33,15 @@ def main_tables(arguments: list[str]) -> int:
     options = _options(
         arguments,
         TABLES_HELP,
-        {"format": ("rich", *render.FORMATS), "form": ("both", *tables.FORMS), "output": None, "results_dir": None},
+        {"format": ("rich", *render.FORMATS), "form": ("all", *FORMS), "output": None, "results_dir": None},
     )
     if options is None:
         return 0
     rows = table_rows(_results_dir(options))
-    forms = tables.FORMS if options["form"] == "both" else (options["form"],)
+    forms = FORMS if options["form"] == "all" else (options["form"],)
     console = Console()
     for form in forms:
-        built = tables.build(rows, form)
+        built = comparison.build(rows) if form == "comparison" else tables.build(rows, form)
         if not options["output"]:
             _print(built, options["format"], console)
         else:

@@ -15,7 +15,7 @@ from anchormoe.errors import UserError
 NUM_SPLITS = 20
 ABLATIONS = ("full", "no_anchor", "no_router", "no_cal")
 # The runs behind the paper's tables. Their rows are of the stock configuration, nothing else enters the tables.
-TABLE_EXPERIMENTS = ("split_by_split", "tables", "corrected")
+TABLE_EXPERIMENTS = ("split_by_split", "tables", "corrected", "comparison")
 
 
 class AnchorMode(Enum):

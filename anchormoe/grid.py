@@ -24,7 +24,7 @@ class Column:
 
     title: str
     metrics: tuple[str, ...]
-    spread: str
+    spread: str  # what stands behind ±; empty: nothing does
     as_printed: bool = False
     marks: tuple[int, ...] = ()
 
@@ -37,7 +37,8 @@ class Column:
 
     @property
     def measure(self) -> str:
-        return f"{' or '.join(self.metrics)} ± {self.spread}"
+        metrics = " or ".join(self.metrics)
+        return f"{metrics} ± {self.spread}" if self.spread else metrics
 
 
 @dataclass(frozen=True)

@@ -91,8 +91,8 @@ def _table(rows: pd.DataFrame, key: str, form: str, seed: int) -> Table:
             for name, cell in zip(names, theirs, strict=True)
         ]
         n = published.paper_n(key, dataset)
-        body.append(Row(dataset, n, "published", _with_best_bold(theirs)))
-        body.append(Row(dataset, n, "reproduced" if form == "published" else "clean", _with_best_bold(ours)))
+        body.append(Row(dataset, n, "published", with_best_bold(theirs)))
+        body.append(Row(dataset, n, "reproduced" if form == "published" else "clean", with_best_bold(ours)))
     title = f"{_TITLES[key]}, {_FORM_TITLES[form]}"
     notes = (*_notes(key, form), _legend(body), *(entry.text for entry in footnotes.entries(None, None)))
     return Table(key, form, title, notes, columns, tuple(body), tuple(footnotes.texts))
@@ -133,7 +133,7 @@ def _published_cell(name: str, key: str, form: str, dataset: str, footnotes: _Fo
     elif form == "corrected":
         run = published.ngboost_notebook(dataset) if name == "ngboost_own" else published.notebook(name, dataset)
         value = None if run is None else _in_original_units(run, metric, dataset)
-        decimals = 3 if value is None else _decimals(value[1], least=3)
+        decimals = 3 if value is None else decimals_for(value[1], least=3)
         known_decimals = decimals
     # A footnote about the number goes where the number is.
     moved = name == "ngboost" and form == "corrected" and dataset in _NGBOOST_RUN_BY_AUTHORS
@@ -169,21 +169,21 @@ def _our_cell(
         SE,
         summary.mean,
         summary.se,
-        decimals=_decimals(summary.se, least=2 if form == "published" else 3),
+        decimals=decimals_for(summary.se, least=2 if form == "published" else 3),
         num_splits=summary.num_splits,
         ranked=summary.num_splits == NUM_SPLITS,
         marks=marks,
     )
 
 
-def _decimals(deviation: float | None, least: int) -> int:
+def decimals_for(deviation: float | None, least: int) -> int:
     """As many as show the first digit of ±, within reason."""
     if not deviation or not math.isfinite(deviation):
         return max(least, 3)
     return min(max(least, -math.floor(math.log10(deviation))), 6)
 
 
-def _with_best_bold(row: Sequence[Cell]) -> tuple[Cell, ...]:
+def with_best_bold(row: Sequence[Cell]) -> tuple[Cell, ...]:
     """The lowest in bold, ties included; nothing where all are equal or only one is there to compare."""
     contenders = [(index, cell, cell.mean) for index, cell in enumerate(row) if cell.mean is not None and cell.ranked]
     # Beside a number known to two decimals, a third one decides nothing.

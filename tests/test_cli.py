@@ -46,7 +46,10 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("data.mirror=somewhere", "data.mirror must be used with data.source=download"),
         ("dataset.subsample=1000", "dataset.subsample must be null or from 30 to 506, received 1000"),
         ("experiment_name=../elsewhere", "experiment_name must be the name of a folder"),
-        ("experiment_name=tables train.epochs=1", "the experiments split_by_split, tables, corrected take no settings"),
+        (
+            "experiment_name=tables train.epochs=1",
+            "corrected, comparison take no settings",
+        ),
         ("dataset=3", "received 3"),
         ("=3", "arguments must look like key=value"),
         ("table", "did you mean tables?"),

@@ -1,0 +1,114 @@
+"""The comparison of methods, from rows made up so that every number in it is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anchormoe import comparison, published, render
+from anchormoe.config import NUM_SPLITS
+from anchormoe.grid import Table
+
+OFFSET = {"anchormoe": 0.0, "ngboost": 0.5, "mdn": -0.5, "gbdt_homoscedastic": 1.0}
+VARIANT = {"energy": "heating", "naval": "compressor", "power": "sheet1"}
+
+
+def made_up_rows(**changes: object) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    rows = []
+    for dataset in published.DATASETS:
+        hard = rng.standard_normal(NUM_SPLITS)  # shared by all methods: splits differ in difficulty
+        for method, offset in OFFSET.items():
+            for split in range(1, NUM_SPLITS + 1):
+                score = offset + hard[split - 1] + 0.1 * rng.standard_normal()
+                rows.append(
+                    {
+                        "dataset": dataset,
+                        "method": method,
+                        "ablation": "full",
+                        "protocol": "clean",
+                        "anchor": "trees" if method == "anchormoe" else "none",
+                        "seed": 1,
+                        "split": split,
+                        "variant": VARIANT.get(dataset, "standard"),
+                        "config_hash": method,
+                        "status": "ok",
+                        **dict.fromkeys(comparison.METRICS, score),
+                        **changes,
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def table(rows: pd.DataFrame, key: str) -> Table:
+    (found,) = [item for item in comparison.build(rows) if item.key == key]
+    return found
+
+
+def test_means_standard_errors_and_the_best_are_those_of_the_rows() -> None:
+    rows = made_up_rows()
+    built = table(rows, "comparison_nll_y")
+    assert [column.title for column in built.columns] == ["Anchor-MoE", "NGBoost", "GBDT, one variance", "MDN"]
+    assert [row.dataset for row in built.rows] == list(published.DATASETS)
+    boston = rows[(rows.dataset == "boston") & (rows.method == "mdn")].nll_y
+    cell = built.rows[0].cells[3]
+    assert cell.mean == pytest.approx(boston.mean())
+    assert cell.deviation == pytest.approx(boston.std(ddof=1) / np.sqrt(NUM_SPLITS))
+    assert [cell.bold for cell in built.rows[0].cells] == [False, False, False, True]
+
+
+def test_ranks_and_their_average() -> None:
+    built = table(made_up_rows(), "ranks_nll_y")
+    assert [[cell.mean for cell in row.cells] for row in built.rows] == [[2, 3, 4, 1]] * 10
+    assert built.rows[-1].dataset == "average"
+    assert any("Friedman" in note for note in built.notes)
+
+
+def test_a_method_that_lacks_a_dataset_is_shown_but_not_ranked() -> None:
+    rows = made_up_rows()
+    rows = rows[~((rows.method == "mdn") & (rows.dataset == "naval"))]
+    assert "MDN" in [column.title for column in table(rows, "comparison_nll_y").columns]
+    assert "MDN" not in [column.title for column in table(rows, "ranks_nll_y").columns]
+    naval = table(rows, "comparison_nll_y").rows[published.DATASETS.index("naval")]
+    assert naval.cells[3].text == "missing"
+
+
+def test_a_method_with_fewer_splits_says_so_and_is_never_the_best() -> None:
+    rows = made_up_rows()
+    rows = rows[~((rows.method == "mdn") & (rows.split > 7))]
+    cell = table(rows, "comparison_nll_y").rows[0].cells[3]
+    assert "(7/20)" in cell.text
+    assert not cell.bold
+
+
+def test_differences_are_paired_and_significant_ones_bold() -> None:
+    rows = made_up_rows()
+    cells = table(rows, "paired_nll_y").rows[0].cells
+    wide = rows[rows.dataset == "boston"].pivot(index="split", columns="method", values="nll_y")
+    assert cells[0].mean == pytest.approx((wide["ngboost"] - wide["anchormoe"]).mean())
+    assert cells[0].deviation < 0.1, "unpaired it would be about 0.3"
+    assert all(cell.bold for cell in cells)
+
+
+def test_live_numbers_stand_beside_those_of_the_methods_own_papers() -> None:
+    built = table(made_up_rows(), "quoted_nll_y")
+    boston = next(row for row in built.rows if (row.dataset, row.source) == ("boston", "NGBoost"))
+    live, quoted, difference = boston.cells
+    assert quoted.mean == 2.43
+    se = np.hypot(live.deviation, 0.15 / np.sqrt(20))
+    assert difference.mean == pytest.approx((live.mean - 2.43) / se)
+    assert not any(row.source == "NGBoost" and row.dataset in ("protein", "wine") for row in built.rows)
+
+
+@pytest.mark.parametrize("format", render.FORMATS)
+def test_every_format_shows_every_table(format: str) -> None:
+    built = comparison.build(made_up_rows())
+    text = render.render(built, format, width=200)
+    assert "MDN" in text
+    assert len(built) == 5 + 3 + 3 + 1
+
+
+def test_rows_of_another_protocol_or_ablation_do_not_count() -> None:
+    rows = pd.concat([made_up_rows(protocol="published"), made_up_rows(ablation="no_anchor")], ignore_index=True)
+    assert comparison.build(rows) == []
