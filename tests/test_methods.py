@@ -17,8 +17,11 @@ from anchormoe.mixture import GaussianMixture
 # Settings that make a method quick; the contract does not depend on them.
 QUICK: dict[str, dict[str, object]] = {
     "catboost_uncertainty": {"stages": 30},
+    "concrete_dropout": {"epochs": 100, "num_samples": 20},
+    "deep_ensembles": {"epochs": 30, "num_members": 3, "learning_rates": [0.01, 0.02]},
     "dist_forest": {"num_trees": 30},
     "gbdt_homoscedastic": {"stages": 30},
+    "mc_dropout": {"epochs": 60, "num_samples": 20},
     "mdn": {"epochs": 40},
     "ngboost": {"stages": 60, "learning_rate": 0.1},
     "ngboost_authors": {"stages": 40, "learning_rate": 0.05, "select_stage": False},

@@ -33,8 +33,11 @@ class Method(Protocol):
 # name -> module and class; a module is imported only when its method is asked for
 METHODS = {
     "catboost_uncertainty": "catboost_uncertainty.CatBoostUncertainty",
+    "concrete_dropout": "concrete_dropout.ConcreteDropout",
+    "deep_ensembles": "deep_ensembles.DeepEnsemble",
     "dist_forest": "dist_forest.DistributionalForest",
     "gbdt_homoscedastic": "gbdt_homoscedastic.HomoscedasticGBDT",
+    "mc_dropout": "mc_dropout.MCDropout",
     "mdn": "mdn.MDN",
     "ngboost": "ngboost.NGBoost",
     "ngboost_authors": "ngboost.NGBoost",
