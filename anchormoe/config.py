@@ -110,6 +110,7 @@ class ModelConfig:
     smooth_at: SmoothAt = SmoothAt.train
     sigma_min: float = 0.05
     sigma_max: float = 1.0
+    dropout: float = 0.0  # share of the experts' hidden units left out at a training step
     anchor_mode: AnchorMode = AnchorMode.delta
 
     def __post_init__(self) -> None:
@@ -117,6 +118,7 @@ class ModelConfig:
             "model", self, "latent_dim", "num_experts", "top_k", "hidden_dim", "num_components", "router_dim"
         )
         _require(self.top_k <= self.num_experts, "model.top_k", f"at most num_experts={self.num_experts}", self.top_k)
+        _require(0 <= self.dropout < 1, "model.dropout", "in [0, 1)", self.dropout)
         _require(0 <= self.smoothing < 1, "model.smoothing", "in [0, 1)", self.smoothing)
         _require(self.sigma_min > 0, "model.sigma_min", "positive", self.sigma_min)
         _require(

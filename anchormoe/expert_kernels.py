@@ -34,17 +34,20 @@ def mixture_of_experts(x_NI, chosen_NJ, weight_NJ, anchor_N, packed, sizes, head
     for first in range(0, N, BLOCK_ROWS):
         last = min(first + BLOCK_ROWS, N)
         start_K, row_P, pair_NJ = _group_by_expert(chosen_NJ[first:last], len(packed))
-        raw_PO, _, _ = _experts_forward(_gather(x_NI[first:last], row_P), start_K, packed, sizes)
+        raw_PO, _, _ = _experts_forward(_gather(x_NI[first:last], row_P), start_K, packed, sizes, row_P, 0.0, 0)
         components = _components(weight_NJ[first:last], raw_PO, pair_NJ, anchor_N[first:last], head)
         log_weight_NM[first:last], mean_NM[first:last], scale_NM[first:last] = components[:3]
     return log_weight_NM, mean_NM, scale_NM
 
 
 @compiled
-def score_and_gradients(x_NI, chosen_NJ, weight_NJ, anchor_N, y_N, packed, sizes, head, use_crps, delta_weight):
+def score_and_gradients(
+    x_NI, chosen_NJ, weight_NJ, anchor_N, y_N, packed, sizes, head, use_crps, delta_weight, dropout, seed
+):
     """mean_n score_n + delta_weight mean_nkc Delta_nkc^2 (over all K experts, those not chosen counted as zeros).
 
-    score = -log p(y), or the CRPS. Returns the value, the gradients of weight_NJ and of each expert's packed weights,
+    score = -log p(y), or the CRPS; a share `dropout` of the hidden units, drawn by `seed`, is left out, row by row and
+    expert by expert. Returns the value, the gradients of weight_NJ and of each expert's packed weights,
     and how many rows chose each expert.
     """
     N, J = chosen_NJ.shape
@@ -57,7 +60,7 @@ def score_and_gradients(x_NI, chosen_NJ, weight_NJ, anchor_N, y_N, packed, sizes
         last = min(first + BLOCK_ROWS, N)
         start_K, row_P, pair_NJ = _group_by_expert(chosen_NJ[first:last], K)
         x_PI = _gather(x_NI[first:last], row_P)
-        raw_PO, hidden1_PH, hidden2_PH = _experts_forward(x_PI, start_K, packed, sizes)
+        raw_PO, hidden1_PH, hidden2_PH = _experts_forward(x_PI, start_K, packed, sizes, row_P + first, dropout, seed)
         log_weight_NM, mean_NM, scale_NM, prob_NM, free_scale_NM = _components(
             weight_NJ[first:last], raw_PO, pair_NJ, anchor_N[first:last], head
         )
@@ -70,7 +73,7 @@ def score_and_gradients(x_NI, chosen_NJ, weight_NJ, anchor_N, y_N, packed, sizes
             weight_NJ[first:last], pair_NJ, prob_NM, free_scale_NM, head, 1 / N, scored[1:], grad_weight_NJ[first:last]
         )
         value += _delta_penalty(raw_PO, delta_weight / (N * K * C), grad_raw_PO)
-        _experts_backward(x_PI, start_K, packed, sizes, hidden1_PH, hidden2_PH, grad_raw_PO, gradients)
+        _experts_backward(x_PI, start_K, packed, sizes, hidden1_PH, hidden2_PH, grad_raw_PO, dropout, gradients)
         count_K += start_K[1:] - start_K[:-1]
     return value, grad_weight_NJ, gradients, count_K
 
@@ -107,8 +110,8 @@ def _gather(rows, index):
 
 
 @compiled
-def _experts_forward(x_PI, start_K, packed, sizes):
-    """Raw outputs and both hidden layers of all pairs."""
+def _experts_forward(x_PI, start_K, packed, sizes, row_P, dropout, seed):
+    """Raw outputs and both hidden layers of all pairs; what is dropped depends on the row, not on its block."""
     P = len(x_PI)
     hidden1_PH = np.empty((P, sizes[1]), x_PI.dtype)
     hidden2_PH = np.empty((P, sizes[1]), x_PI.dtype)
@@ -119,8 +122,10 @@ def _experts_forward(x_PI, start_K, packed, sizes):
             weight1, bias1, weight2, bias2, head, head_bias = unpack(packed[k], *sizes)
             np.dot(x_PI[first:last], weight1.T, hidden1_PH[first:last])
             _bias_relu(hidden1_PH[first:last], bias1)
+            _drop(hidden1_PH[first:last], row_P[first:last], dropout, seed, 2 * k)
             np.dot(hidden1_PH[first:last], weight2.T, hidden2_PH[first:last])
             _bias_relu(hidden2_PH[first:last], bias2)
+            _drop(hidden2_PH[first:last], row_P[first:last], dropout, seed, 2 * k + 1)
             np.dot(hidden2_PH[first:last], head.T, raw_PO[first:last])
             for p in range(first, last):
                 for o in range(sizes[2]):
@@ -129,7 +134,7 @@ def _experts_forward(x_PI, start_K, packed, sizes):
 
 
 @compiled
-def _experts_backward(x_PI, start_K, packed, sizes, hidden1_PH, hidden2_PH, grad_raw_PO, gradients):
+def _experts_backward(x_PI, start_K, packed, sizes, hidden1_PH, hidden2_PH, grad_raw_PO, dropout, gradients):
     """Add the gradients of the packed weights to `gradients`."""
     hidden_dim = sizes[1]
     weight1_part_IH = np.empty((sizes[0], hidden_dim), x_PI.dtype)
@@ -143,12 +148,12 @@ def _experts_backward(x_PI, start_K, packed, sizes, hidden1_PH, hidden2_PH, grad
             _add_product(grad, hidden2, grad_head)
             _add_row_sums(grad, grad_head_bias)
             grad = np.dot(grad, head)
-            _through_relu(grad, hidden2)
+            _through_relu(grad, hidden2, dropout)
             np.dot(grad.T, hidden1, weight2_part)
             grad_weight2 += weight2_part
             _add_row_sums(grad, grad_bias2)
             grad = np.dot(grad, weight2)
-            _through_relu(grad, hidden1)
+            _through_relu(grad, hidden1, dropout)
             weight1_part_IH[:] = 0
             _add_product(x_PI[first:last], grad, weight1_part_IH)
             grad_weight1 += weight1_part_IH.T
@@ -181,10 +186,36 @@ def _bias_relu(values, bias):
 
 
 @compiled
-def _through_relu(grad, activation):
+def _through_relu(grad, activation, dropout):
+    """And through _drop: a unit that was dropped is zero like one that did not fire."""
+    scale = grad.dtype.type(1 / (1 - dropout))
     for n in range(grad.shape[0]):
         for h in range(grad.shape[1]):
-            grad[n, h] = grad[n, h] if activation[n, h] > 0 else grad.dtype.type(0)  # no branch: vectorises
+            grad[n, h] = grad[n, h] * scale if activation[n, h] > 0 else grad.dtype.type(0)  # no branch: vectorises
+
+
+@compiled
+def _drop(values, row_P, dropout, seed, layer):
+    """Zero a share of the units, scale up the others. The draws are a hash of (seed, layer, row, unit): no state, so
+    the order in which rows are computed does not matter."""
+    if dropout == 0:
+        return
+    scale = values.dtype.type(1 / (1 - dropout))
+    threshold = np.uint32(dropout * 4294967295.0)
+    for n in range(values.shape[0]):
+        start = _hash(np.uint32(seed) ^ _hash(np.uint32(row_P[n]) ^ _hash(np.uint32(layer + 1))))
+        for h in range(values.shape[1]):
+            draw = _hash(start + np.uint32(h))
+            values[n, h] = values[n, h] * scale if draw >= threshold else values.dtype.type(0)
+
+
+@compiled
+def _hash(value):
+    """A 32-bit mixing function: every bit of the input moves every bit of the output."""
+    value = np.uint32(value)
+    value = np.uint32((value ^ (value >> np.uint32(16))) * np.uint32(0x7FEB352D))
+    value = np.uint32((value ^ (value >> np.uint32(15))) * np.uint32(0x846CA68B))
+    return np.uint32(value ^ (value >> np.uint32(16)))
 
 
 @compiled

@@ -46,12 +46,12 @@ class Penalties(NamedTuple):
 
 
 @compiled
-def objective_and_gradients(x_NI, anchor_N, y_N, weights, settings, use_crps, penalties):
+def objective_and_gradients(x_NI, anchor_N, y_N, weights, settings, use_crps, penalties, dropout, seed):
     """The value, GateWeights of gradients, the experts' gradients (K, size of one), and how many rows chose each."""
     chosen_NJ, weight_NJ, prob_NK, kept = gates_forward(x_NI, weights.gates, settings.gates)
     value, grad_weight_NJ, grad_experts, count_K = score_and_gradients(
         x_NI, chosen_NJ, weight_NJ, anchor_N, y_N,
-        weights.experts, settings.sizes, settings.head, use_crps, penalties.delta,
+        weights.experts, settings.sizes, settings.head, use_crps, penalties.delta, dropout, seed,
     )  # fmt: skip
     grad_prob_NK = np.zeros_like(prob_NK)
     if settings.gates.router != NO_ROUTER:

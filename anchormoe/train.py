@@ -44,7 +44,12 @@ class TrainingDiverged(RuntimeError):
 
 
 def objective(
-    model: AnchorMoE, batch: Batch, config: TrainConfig, epoch: int, weights: Weights | None = None
+    model: AnchorMoE,
+    batch: Batch,
+    config: TrainConfig,
+    epoch: int,
+    weights: Weights | None = None,
+    dropout_seed: int = 0,
 ) -> tuple[float, list[np.ndarray | None]]:
     """Mean score plus penalties, and its gradients in the order of model.parameters().
 
@@ -68,6 +73,8 @@ def objective(
         model.settings(),
         config.loss is Loss.crps,
         penalties,
+        model.config.dropout,
+        dropout_seed,
     )
     if not model.config.window_learnable:
         gates = gates._replace(center_KD=None, log_scale_KD=None)
@@ -115,6 +122,7 @@ class Phase:
 
     def __init__(self, model: AnchorMoE, config: TrainConfig) -> None:
         self.model, self.config, self.weights = model, config, model.weights()
+        self.num_steps = 0
         self.optimiser = AdamW(
             arrays(*model.parameters()),
             learning_rate=config.learning_rate,
@@ -126,7 +134,8 @@ class Phase:
         """One step on all rows, or one on each mini-batch of them."""
         self.model.training = True
         for part in _mini_batches(batch, self.config.batch_size, epoch):
-            _, gradients = objective(self.model, part, self.config, epoch, self.weights)
+            self.num_steps += 1
+            _, gradients = objective(self.model, part, self.config, epoch, self.weights, dropout_seed=self.num_steps)
             self.optimiser.step(gradients)
 
     def mean_nll(self, batch: Batch) -> float:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from anchormoe import published, runner
+from anchormoe import methods, published, runner
 from anchormoe.compose import jobs
-from anchormoe.config import Config
+from anchormoe.config import Config, MethodConfig
 from anchormoe.data import Dataset
 from anchormoe.methods import rff_krr
 from anchormoe.metrics import scores
@@ -137,7 +137,8 @@ def test_kernel_ridge_mixture_equals_a_direct_dense_solve(monkeypatch: pytest.Mo
     monkeypatch.setattr(rff_krr, "NUM_CLUSTERS", clusters)
     monkeypatch.setattr(rff_krr, "NUM_FEATURES", features)
     dataset, split = small_table()
-    outcome = rff_krr.fit_predict(Config(seed=10), dataset, split, inner_seed=999)  # it has a seed of its own
+    config = Config(seed=10, method=MethodConfig("rff_krr"))
+    outcome = methods.fit_predict(config, dataset, split, inner_seed=999)  # it has a seed of its own
 
     X, y = dataset.X[split.train], dataset.y[split.train]
     center, scale = y.mean(), y.std() + 1e-8

@@ -20,6 +20,8 @@ QUICK: dict[str, dict[str, object]] = {
     "concrete_dropout": {"epochs": 100, "num_samples": 20},
     "deep_ensembles": {"epochs": 30, "num_members": 3, "learning_rates": [0.01, 0.02]},
     "dist_forest": {"num_trees": 30},
+    "gamlss": {"rounds": 5, "penalties": [100.0, 1.0]},
+    "gaussian_process": {"steps": 20},
     "gbdt_homoscedastic": {"stages": 30},
     "mc_dropout": {"epochs": 60, "num_samples": 20},
     "mdn": {"epochs": 40},
@@ -28,11 +30,15 @@ QUICK: dict[str, dict[str, object]] = {
     "quantile_forest": {"num_trees": 30},
     "xgboost_normal": {"stages": 60},
 }
+SPARSE = {"steps": 10, "refining_steps": 5, "warm_up_rows": 25, "exact_up_to": 28, "num_inducing": 20}
 HEAVY = {"rff_krr"}  # 20 ridge regressions on 4096 features, whatever the data
 
 
 def fit(name: str, X: np.ndarray, y: np.ndarray, *, seed: int = 3):
-    return methods.fitted(methods.make(configured(name, QUICK.get(name, {}))), X, y, seed=seed)
+    parameters = QUICK.get(name, {})
+    if name == "sparse_gaussian_process":  # above a number of rows it is another computation
+        name, parameters = "gaussian_process", SPARSE
+    return methods.fitted(methods.make(configured(name, parameters)), X, y, seed=seed)
 
 
 def configured(name: str, parameters: dict[str, object]) -> Config:
@@ -73,7 +79,7 @@ CASES = {
 }
 
 
-@pytest.fixture(params=[name for name in METHODS if name not in HEAVY])
+@pytest.fixture(params=[*(name for name in METHODS if name not in HEAVY), "sparse_gaussian_process"])
 def name(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+import numpy as np
 import oracle
 import pytest
 import torch
@@ -19,7 +20,7 @@ from anchormoe.config import (
     SmoothAt,
     TrainConfig,
 )
-from anchormoe.expert_kernels import BLOCK_ROWS
+from anchormoe.expert_kernels import BLOCK_ROWS, _drop
 from anchormoe.gate_kernels import layer_norm_forward
 from anchormoe.model import AnchorMoE
 from anchormoe.recipe import initial_model
@@ -255,6 +256,46 @@ def test_experts_of_vanishing_weight_count_as_the_dense_form_counts_them(name: s
     weights = model.gates(batch.x).weight_NJ
     assert (weights == 0).any() if name == "published" else (weights < 1e-10).any()
     assert_equal_to_dense(model, batch, epoch=1)
+
+
+def test_gradients_through_dropout_equal_finite_differences() -> None:
+    """The same units are left out at every evaluation: what is dropped depends on the seed, not on the weights."""
+    model, batch = random_model(dataclasses.replace(SMALL, dropout=0.4)).train(), random_batch(num_rows=6)
+    value, gradients = objective(model, batch, PENALTIES, epoch=1, dropout_seed=3)
+    assert value != objective(model, batch, PENALTIES, epoch=1, dropout_seed=4)[0]
+    generator, step = torch.Generator().manual_seed(2), 1e-6
+    for (name, parameter), gradient in zip(model.named_parameters(), gradients, strict=True):
+        slope = torch.zeros_like(parameter) if gradient is None else torch.from_numpy(gradient)
+        direction = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+        values = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                parameter += sign * step * direction
+                values.append(objective(model, batch, PENALTIES, epoch=1, dropout_seed=3)[0])
+                parameter -= sign * step * direction
+        numerical = (values[0] - values[1]) / (2 * step)
+        assert (slope * direction).sum().item() == pytest.approx(numerical, rel=1e-5, abs=1e-7), name
+
+
+def test_dropout_leaves_out_its_share_and_keeps_the_expectation() -> None:
+    units = np.ones((400, 50))
+    _drop(units, np.arange(400), 0.3, 7, 1)
+    assert (units == 0).mean() == pytest.approx(0.3, abs=0.01)
+    assert units.mean() == pytest.approx(1.0, abs=0.02)
+    assert np.corrcoef(units[:, 0], units[:, 1])[0, 1] == pytest.approx(0, abs=0.15)
+    other_seed, other_layer, part = np.ones((400, 50)), np.ones((400, 50)), np.ones((10, 50))
+    _drop(other_seed, np.arange(400), 0.3, 8, 1)
+    _drop(other_layer, np.arange(400), 0.3, 7, 2)
+    _drop(part, np.arange(200, 210), 0.3, 7, 1)
+    for other in (other_seed, other_layer):
+        assert (other == units).mean() == pytest.approx(0.58, abs=0.02)  # 0.7^2 + 0.3^2: independent
+    assert np.array_equal(part, units[200:210]), "a row's draws must not depend on its block"
+
+
+def test_dropout_is_for_training_only() -> None:
+    batch = random_batch()
+    with_dropout, without = (random_model(dataclasses.replace(SMALL, dropout=rate)).eval() for rate in (0.5, 0.0))
+    assert torch.equal(with_dropout(batch.x, batch.anchor).means, without(batch.x, batch.anchor).means)
 
 
 def test_fixed_windows_get_no_gradient_and_do_not_move() -> None:

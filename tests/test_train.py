@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import oracle
 import pytest
@@ -178,9 +179,9 @@ def test_a_batch_that_holds_all_rows_is_the_full_batch() -> None:
 def test_mini_batches_take_each_row_once_per_epoch_in_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     data, seen = batch(num_rows=20, seed=1), []
 
-    def noted(model: AnchorMoE, part: Batch, *settings: object) -> object:
+    def noted(model: AnchorMoE, part: Batch, *settings: Any, **named: Any) -> object:
         seen.append(part)
-        return objective(model, part, *settings)
+        return objective(model, part, *settings, **named)
 
     monkeypatch.setattr(training, "objective", noted)
     refit(initial(), data, 2, dataclasses.replace(SHORT, batch_size=8))

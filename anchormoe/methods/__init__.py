@@ -36,6 +36,8 @@ METHODS = {
     "concrete_dropout": "concrete_dropout.ConcreteDropout",
     "deep_ensembles": "deep_ensembles.DeepEnsemble",
     "dist_forest": "dist_forest.DistributionalForest",
+    "gamlss": "gamlss.GAMLSS",
+    "gaussian_process": "gaussian_process.GaussianProcess",
     "gbdt_homoscedastic": "gbdt_homoscedastic.HomoscedasticGBDT",
     "mc_dropout": "mc_dropout.MCDropout",
     "mdn": "mdn.MDN",
