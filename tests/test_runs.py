@@ -104,14 +104,14 @@ def test_a_failed_split_is_recorded_runs_again_and_does_not_stop_the_others(
 ) -> None:
     from anchormoe import methods
 
-    original = methods.METHODS["anchormoe"]
+    original = methods.fit_predict
 
     def fails_on_split_2(config, dataset, split, *, inner_seed):
         if split.number == 2:
             raise FloatingPointError("on purpose")
         return original(config, dataset, split, inner_seed=inner_seed)
 
-    monkeypatch.setitem(methods.METHODS, "anchormoe", fails_on_split_2)
+    monkeypatch.setattr(methods, "fit_predict", fails_on_split_2)
     assert run(tmp_path, "splits=1-3", "workers=1") == 1
     rows = rows_by_split(tmp_path)
     assert {split: row["status"] for split, row in rows.items()} == {1: "ok", 2: "failed", 3: "ok"}
