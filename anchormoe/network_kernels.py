@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from anchormoe.compiled import compiled
-from anchormoe.expert_kernels import mixture_of_experts, nll, score_and_gradients
+from anchormoe.density_kernels import nll
+from anchormoe.expert_kernels import mixture_of_experts, score_and_gradients
 from anchormoe.gate_kernels import (
     NO_ROUTER,
     GateSettings,

@@ -18,7 +18,10 @@ from typing import Any
 from anchormoe import __version__
 from anchormoe.config import Config, RunRules
 
-_LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "torch", "xgboost", "lightgbm")
+_LIBRARIES = (
+    *("numpy", "scipy", "numba", "scikit-learn", "torch", "xgboost"),
+    *("catboost", "gpytorch", "lightgbm", "ngboost", "quantile-forest"),  # extras
+)
 
 
 def config_hash(config: Config) -> str:
@@ -66,7 +69,7 @@ def peak_memory_mb() -> float:
 def _library_versions() -> dict[str, str]:
     versions = {}
     for name in _LIBRARIES:
-        with contextlib.suppress(PackageNotFoundError):  # lightgbm is an extra
+        with contextlib.suppress(PackageNotFoundError):  # an extra that is not installed
             versions[name] = version(name)
     return versions
 
