@@ -1,7 +1,8 @@
 """Gradient boosting of squared error by exact depth-limited trees, compiled: what scikit-learn's GBDT computes, faster.
 
-Columns are sorted once. A level of a tree is one pass over each sorted column, with running sums per node, so a stage
-costs depth * rows * columns steps. Ties between equally good splits go to the first column (scikit-learn draws lots).
+Columns are sorted once; every split parts each of them in two, in order. A level of a tree is one such pass over the
+columns and one in search of the best cuts, so a stage costs depth * rows * columns steps. Ties between equally good
+splits go to the first column (scikit-learn draws lots).
 """
 
 from __future__ import annotations
@@ -40,11 +41,18 @@ def fit(X: np.ndarray, y: np.ndarray, *, stages: int, learning_rate: float, max_
     columns = np.asarray(X, dtype=np.float32).T
     kept = _worth_searching(columns)
     columns = np.ascontiguousarray(columns[kept])
-    order = np.argsort(columns, axis=1, kind="stable").astype(np.int32)
-    ascending = np.take_along_axis(columns, order, axis=1)
     base = float(y.mean())
-    feature, threshold, leaf = _boost(columns, order, ascending, y - base, stages, learning_rate, max_depth)
+    feature, threshold, leaf = _boost(columns, _ascending(columns), y - base, stages, learning_rate, max_depth)
     return BoostedTrees(base, kept[feature], threshold, leaf)
+
+
+def _ascending(columns: np.ndarray) -> np.ndarray:
+    """Each column's rows in ascending order, as rank << 32 | row in one word; equal values have equal ranks."""
+    order = np.argsort(columns, axis=1, kind="stable")
+    values = np.take_along_axis(columns, order, axis=1)
+    rank = np.zeros_like(order)
+    rank[:, 1:] = np.cumsum(values[:, 1:] > values[:, :-1], axis=1)
+    return (rank << 32 | order).astype(np.int64)
 
 
 def _worth_searching(columns: np.ndarray) -> np.ndarray:
@@ -55,8 +63,8 @@ def _worth_searching(columns: np.ndarray) -> np.ndarray:
 
 
 @compiled
-def _boost(columns, order, ascending, residual, stages, learning_rate, max_depth):
-    num_rows = columns.shape[1]
+def _boost(columns, ascending, residual, stages, learning_rate, max_depth):
+    num_columns, num_rows = columns.shape
     num_inner, num_leaves = 2**max_depth - 1, 2**max_depth
     features = np.zeros((stages, num_inner), np.int32)
     thresholds = np.full((stages, num_inner), np.inf)
@@ -64,58 +72,95 @@ def _boost(columns, order, ascending, residual, stages, learning_rate, max_depth
     inverse = np.zeros(num_rows + 1)
     for count in range(1, num_rows + 1):
         inverse[count] = 1 / count
-    node = np.empty(num_rows, np.int32)  # of each row, counted within its level
-    total = np.empty(num_leaves)
-    size = np.empty(num_leaves, np.int64)
+    node = np.empty(num_rows, np.int16)  # of each row, counted within its level
+    total, best = np.empty(num_leaves), np.empty(num_leaves)
+    begin = np.zeros(num_leaves + 1, np.int64)
+    by_node = np.empty_like(ascending)  # each column's rows in ascending order within a node, node after node
+    spare = np.empty(num_rows, np.int64)
     for stage in range(stages):
         node[:] = 0
+        begin[1] = num_rows
+        total[0] = 0.0
+        for row in range(num_rows):
+            total[0] += residual[row]
         for level in range(max_depth):
-            first = 2**level - 1
-            _sums(residual, node, total, size, 2**level)
+            first, num_nodes = 2**level - 1, 2**level
             feature, threshold = features[stage, first:], thresholds[stage, first:]
-            _split_level(order, ascending, residual, node, total, size, inverse, feature, threshold, 2**level)
-            for row in range(num_rows):
-                j = node[row]
-                node[row] = 2 * j + (columns[feature[j], row] > threshold[j])
-        _sums(residual, node, total, size, num_leaves)
+            for j in range(num_nodes):
+                best[j] = total[j] ** 2 * inverse[begin[j + 1] - begin[j]] * (1 + 1e-12)  # must help beyond rounding
+            for column in range(num_columns):
+                keys = ascending[column]
+                if level > 0:
+                    before, keys = by_node[column] if level > 1 else keys, by_node[column]
+                    for j in range(0, num_nodes, 2):
+                        _part(before, keys, node, begin[j], begin[j + 1], begin[j + 2], spare)
+                for j in range(num_nodes):
+                    gain, at = _best_split(keys, residual, begin[j], begin[j + 1], total[j], inverse, best[j])
+                    if at >= 0:
+                        below, above = columns[column, _row(keys[at - 1])], columns[column, _row(keys[at])]
+                        best[j], feature[j] = gain, column
+                        threshold[j] = np.float64(below) / 2 + np.float64(above) / 2
+            _descend(columns, feature, threshold, residual, node, total, begin, 2 * num_nodes)
         for leaf in range(num_leaves):
-            leaves[stage, leaf] = learning_rate * total[leaf] * inverse[size[leaf]]
+            leaves[stage, leaf] = learning_rate * total[leaf] * inverse[begin[leaf + 1] - begin[leaf]]
         for row in range(num_rows):
             residual[row] -= leaves[stage, node[row]]
     return features, thresholds, leaves
 
 
 @compiled
-def _sums(residual, node, total, size, num_nodes):
-    for j in range(num_nodes):
-        total[j], size[j] = 0.0, 0
-    for row in range(len(residual)):
-        total[node[row]] += residual[row]
-        size[node[row]] += 1
+def _row(key):
+    return key & 0xFFFFFFFF
 
 
 @compiled
-def _split_level(order, ascending, residual, node, total, size, inverse, feature, threshold, num_nodes):
-    """The split of each node with the largest sum_left^2 / n_left + sum_right^2 / n_right: the least squared error."""
-    best = np.empty(num_nodes)
+def _descend(columns, feature, threshold, residual, node, total, begin, num_nodes):
+    """Every row one level down; sums of the new nodes' rows, and where each begins when nodes follow one another."""
+    total[:num_nodes] = 0.0
+    begin[: num_nodes + 1] = 0
+    for row in range(columns.shape[1]):
+        j = node[row]
+        j = 2 * j + (columns[feature[j], row] > threshold[j])
+        node[row] = j
+        total[j] += residual[row]
+        begin[j + 1] += 1
     for j in range(num_nodes):
-        best[j] = total[j] * total[j] * inverse[size[j]] * (1 + 1e-12)  # no split unless it helps beyond rounding
-    left_sum, left_size, last = np.empty(num_nodes), np.empty(num_nodes, np.int64), np.empty(num_nodes, np.float32)
-    for column in range(order.shape[0]):
-        for j in range(num_nodes):
-            left_sum[j], left_size[j] = 0.0, 0
-        for position in range(order.shape[1]):
-            row, value = order[column, position], ascending[column, position]
-            j = node[row]
-            if left_size[j] > 0 and value > last[j]:
-                right_sum = total[j] - left_sum[j]
-                gain = left_sum[j] ** 2 * inverse[left_size[j]] + right_sum**2 * inverse[size[j] - left_size[j]]
-                if gain > best[j]:
-                    middle = np.float64(last[j]) / 2 + np.float64(value) / 2
-                    best[j], feature[j], threshold[j] = gain, column, middle
-            left_sum[j] += residual[row]
-            left_size[j] += 1
-            last[j] = value
+        begin[j + 1] += begin[j]
+
+
+@compiled
+def _part(keys, to_keys, node, begin, middle, end, spare):
+    """Rows of even nodes to begin..middle, of odd ones to middle..end, both in the order they had; may be in place.
+
+    Each is written to both sides and counted on one: a branch here would be mispredicted every other row.
+    """
+    left, right = begin, 0
+    for position in range(begin, end):
+        key = keys[position]
+        goes_right = node[_row(key)] & 1
+        to_keys[left] = spare[right] = key
+        left += 1 - goes_right
+        right += goes_right
+    to_keys[middle:end] = spare[: end - middle]
+
+
+@compiled
+def _best_split(keys, residual, begin, end, total, inverse, best):
+    """Where to cut one node's rows in one column for the largest sum_left^2 / n_left + sum_right^2 / n_right, that is
+    the least squared error: (the sum, position of the first row on the right), or a position of -1 if none is above
+    `best`."""
+    at = -1
+    if begin < end:
+        last, left_sum = keys[begin] >> 32, residual[_row(keys[begin])]
+        for position in range(begin + 1, end):
+            key = keys[position]
+            right_sum = total - left_sum
+            gain = left_sum**2 * inverse[position - begin] + right_sum**2 * inverse[end - position]
+            if (key >> 32 != last) & (gain > best):
+                best, at = gain, position
+            left_sum += residual[_row(key)]
+            last = key >> 32
+    return best, at
 
 
 @compiled
