@@ -52,10 +52,10 @@ def anchor_means(config: AnchorConfig, X: np.ndarray, y: np.ndarray, split: Spli
     if config.kind is AnchorKind.none:
         predict_sub, predict_final = _constant(y[split.tr].mean()), _constant(y[split.tv].mean())
     elif config.kind is AnchorKind.sklearn:
-        predict_sub = _regressor(config, seed).fit(X[split.tr], y[split.tr]).predict
-        predict_final = _regressor(config, seed).fit(X[split.tv], y[split.tv]).predict
+        predict_sub = regressor(config, seed).fit(X[split.tr], y[split.tr]).predict
+        predict_final = regressor(config, seed).fit(X[split.tv], y[split.tv]).predict
     else:
-        fit = _BOOSTED[config.kind]
+        fit = BOOSTED[config.kind]
         sub = fit(config, X[split.tr], y[split.tr], config.stages, seed, validation=(X[split.va], y[split.va]))
         stage = 1 + int(np.argmin(sub.staged_rmse()))
         final = fit(config, X[split.tv], y[split.tv], stage, seed, validation=None)
@@ -133,6 +133,7 @@ class _XGBoost:
         self.matrix = xgboost.DMatrix
         self.y_mean, self.y_std = y.mean(), y.std() or 1.0
         parameters = {"objective": "reg:squarederror", "nthread": 1, "seed": seed, **config.params}
+        patience = parameters.pop("early_stopping_rounds", None)
         evals = []
         if validation is not None:
             evals = [(xgboost.DMatrix(validation[0], self._to_z(validation[1])), "validation")]
@@ -141,6 +142,7 @@ class _XGBoost:
             xgboost.DMatrix(X, self._to_z(y)),
             stages,
             evals=evals,
+            early_stopping_rounds=patience if evals else None,
             evals_result=self.evaluation,
             verbose_eval=False,
         )
@@ -189,7 +191,7 @@ class _LightGBM:
         return np.asarray(self.model.predict(X, num_iteration=stages))
 
 
-_BOOSTED: dict[AnchorKind, Callable[..., BoostedModel]] = {
+BOOSTED: dict[AnchorKind, Callable[..., BoostedModel]] = {
     AnchorKind.gbdt: _Gbdt,
     AnchorKind.trees: _ExactTrees,
     AnchorKind.xgboost: _XGBoost,
@@ -197,8 +199,14 @@ _BOOSTED: dict[AnchorKind, Callable[..., BoostedModel]] = {
 }
 
 
-def require_usable(config: AnchorConfig) -> None:
+def require_usable(config: AnchorConfig, *, cross_fitted: bool = False) -> None:
     """An import path that is a regressor's and parameters it knows; XGBoost and LightGBM judge their own."""
+    if config.kind in (AnchorKind.stack, AnchorKind.network) and not cross_fitted:
+        raise UserError(f"anchor.kind={config.kind.value} must be cross-fitted: add model=crossfit")
+    if config.kind is AnchorKind.stack:
+        for member in config.members():
+            require_usable(member, cross_fitted=cross_fitted)
+        return
     if config.kind is AnchorKind.sklearn:
         assert config.target is not None
         accepted = parameters_of(import_regressor("anchor.target", config.target))
@@ -223,6 +231,6 @@ def _import_lightgbm() -> Any:
     return lightgbm
 
 
-def _regressor(config: AnchorConfig, seed: int) -> Any:
+def regressor(config: AnchorConfig, seed: int) -> Any:
     assert config.target is not None
     return with_seed(import_regressor("anchor.target", config.target), config.params, seed)

@@ -1,4 +1,4 @@
-"""What is fitted on CAL: the linear map of the predicted mean."""
+"""What is fitted on rows that the model has not seen: the linear map of the predicted mean."""
 
 from __future__ import annotations
 

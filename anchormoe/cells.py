@@ -12,7 +12,8 @@ import pandas as pd
 from anchormoe.published import NUM_SPLITS
 
 # A cell never mixes anchors. The published runs used scikit-learn's boosting; others stand in where that was not run.
-ANCHOR_PREFERENCE = ("gbdt", "trees", "xgboost", "none")
+# The stack is the cross-fitted recipe's own.
+ANCHOR_PREFERENCE = ("stack", "gbdt", "trees", "xgboost", "none")
 
 # Target and feature set behind a cell, for the datasets that have several. Rows of another target are another quantity.
 _PUBLISHED_VARIANTS = {

@@ -15,7 +15,7 @@ from anchormoe.errors import UserError
 NUM_SPLITS = 20
 ABLATIONS = ("full", "no_anchor", "no_router", "no_cal")
 # The runs behind the paper's tables. Their rows are of the stock configuration, nothing else enters the tables.
-TABLE_EXPERIMENTS = ("split_by_split", "tables", "corrected", "comparison")
+TABLE_EXPERIMENTS = ("split_by_split", "tables", "corrected", "comparison", "crossfit")
 
 
 class AnchorMode(Enum):
@@ -71,6 +71,8 @@ class AnchorKind(Enum):
     xgboost = "xgboost"
     lightgbm = "lightgbm"
     sklearn = "sklearn"
+    stack = "stack"  # the best combination of its members; cross-fitted only
+    network = "network"  # a member of a stack: Anchor-MoE without an anchor
     none = "none"
 
 
@@ -138,6 +140,7 @@ class TrainConfig:
 
     loss: Loss = Loss.nll
     epochs: int = 400
+    min_steps: int = 0  # raises the epochs where they would be fewer steps than this
     batch_size: int | None = None  # rows per step, in an order drawn anew each epoch; null: all rows, as published
     patience: int | None = None  # stop phase 1 after so many epochs without a new best; off as published
     learning_rate: float = 1e-3
@@ -183,6 +186,35 @@ class AnchorConfig:
         )
         if self.name == "sklearn":
             self.name = str(self.target)
+        if self.kind is AnchorKind.stack:
+            self.members()
+
+    def members(self) -> list[AnchorConfig]:
+        """Of a stack."""
+        members: Any = self.params.get("members")
+        required = "a list of anchors, each with a kind and what that kind needs"
+        _require(isinstance(members, list) and len(members) > 0, "anchor.params.members", required, members)
+        try:
+            return [AnchorConfig(**{**member, "kind": AnchorKind[member["kind"]]}) for member in members]
+        except (KeyError, TypeError) as error:
+            raise UserError(f"anchor.params.members must be {required}, received {members}: {error}") from None
+
+
+@dataclass
+class CrossfitConfig:
+    """Folds of the training rows, for the recipe in which each has a network of its own; 0: the paper's recipe."""
+
+    folds: int = 0
+    folds_when_large: int = 0  # above large_rows: a model per fold costs more there, and less data taken away less
+    large_rows: int = 2000
+
+    def __post_init__(self) -> None:
+        for name in ("folds", "folds_when_large"):
+            value = getattr(self, name)
+            _require(value == 0 or value > 1, f"crossfit.{name}", "0 or at least 2", value)
+
+    def num_folds(self, num_rows: int) -> int:
+        return self.folds_when_large if self.folds_when_large and num_rows > self.large_rows else self.folds
 
 
 @dataclass
@@ -253,6 +285,7 @@ class Config:
     anchor: AnchorConfig = field(default_factory=AnchorConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    crossfit: CrossfitConfig = field(default_factory=CrossfitConfig)
     data: DataConfig = field(default_factory=DataConfig)
     ablation: str = "full"
     calibration: Calibration = Calibration.linear
@@ -269,13 +302,15 @@ class Config:
     @property
     def effective_method(self) -> str:
         """The protocol may put another method in Anchor-MoE's place (the published Kin8nm row is such a case)."""
-        if self.method.name == "anchormoe":
+        if self.method.name == "anchormoe" and not self.crossfit.folds:
             return self.rules.methods.get(self.dataset.name, self.method.name)
         return self.method.name
 
     @property
     def method_label(self) -> str:
         """What a row calls its method."""
+        if self.effective_method == "anchormoe" and self.crossfit.folds:
+            return "anchormoe_crossfit"
         return self.method.target or self.effective_method
 
 

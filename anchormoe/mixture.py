@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,16 @@ class GaussianMixture:
         means = torch.as_tensor(mean, dtype=torch.float64).unsqueeze(-1)
         scales = torch.as_tensor(scale, dtype=torch.float64).expand(means.shape[:-1]).unsqueeze(-1)
         return cls(torch.zeros_like(means), means, scales)
+
+    @classmethod
+    def average(cls, mixtures: Sequence[GaussianMixture], weights: Sequence[float] | None = None) -> GaussianMixture:
+        """Row by row the mean of several densities, weighted if so wished."""
+        shares = weights or [1 / len(mixtures)] * len(mixtures)
+        return cls(
+            torch.cat([mixture.log_weights + math.log(w) for mixture, w in zip(mixtures, shares, strict=True)], dim=-1),
+            torch.cat([mixture.means for mixture in mixtures], dim=-1),
+            torch.cat([mixture.scales for mixture in mixtures], dim=-1),
+        )
 
     def log_prob(self, y: Tensor) -> Tensor:
         """log p(y): (...)."""
@@ -94,6 +105,10 @@ class GaussianMixture:
     def affine(self, *, scale: float, shift: float) -> GaussianMixture:
         """The distribution of scale * Y + shift (scale > 0): how a z-scored mixture gets back its units."""
         return GaussianMixture(self.log_weights, self.means * scale + shift, self.scales * scale)
+
+    def shifted(self, shift: Tensor) -> GaussianMixture:
+        """Moved by one shift per row."""
+        return GaussianMixture(self.log_weights, self.means + shift.unsqueeze(-1), self.scales)
 
     def double(self) -> GaussianMixture:
         """In float64 with weights that sum to one exactly; scores are computed from this form."""

@@ -6,6 +6,7 @@ R router dimensions.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from anchormoe import expert_kernels, gate_kernels, network_kernels
-from anchormoe.config import AnchorMode, Combination, ModelConfig, RouterKind, SmoothAt
+from anchormoe.config import AnchorMode, Combination, InitialWeights, ModelConfig, RouterKind, SmoothAt
 from anchormoe.gate_kernels import GateSettings, GateWeights, gates_forward
 from anchormoe.mixture import GaussianMixture
 from anchormoe.network_kernels import Head, Settings, Weights
@@ -175,6 +176,26 @@ class AnchorMoE(nn.Module):
         )
         head = Head(mode is not AnchorMode.free, mode is not AnchorMode.only, config.sigma_min, config.sigma_max)
         return Settings(gates, self.experts.sizes, head)
+
+
+def initial_model(
+    config: ModelConfig, *, input_dim: int, seed: int, number: int, initial_weights: InitialWeights
+) -> AnchorMoE:
+    """The model of the number-th split, with the weights it would have had in a run of all splits in order.
+
+    One stream feeds the models of all splits one after the other, so earlier models are drawn and overwritten. With
+    shared weights the full model is drawn and an ablated router removed afterwards: all other weights stay equal.
+    """
+    drawn = config
+    if initial_weights is InitialWeights.shared and config.router is RouterKind.none:
+        drawn = dataclasses.replace(config, router=RouterKind.dot)
+    model = AnchorMoE(drawn, input_dim=input_dim)
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(number):
+        model.reset_parameters(generator)
+    if drawn is not config:
+        model.router, model.config = None, config
+    return model
 
 
 _ROUTERS = {

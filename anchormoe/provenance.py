@@ -31,10 +31,8 @@ def config_hash(config: Config) -> str:
     Anchor-MoE's own settings where another method runs.
     """
     settings = _changed(config, Config())
-    irrelevant = (
-        ["data"] if config.effective_method == "anchormoe" else ["data", "anchor", "model", "train", "calibration"]
-    )
-    for name in irrelevant:
+    own = [] if config.effective_method == "anchormoe" else ["anchor", "model", "train", "crossfit", "calibration"]
+    for name in ("data", *own):
         settings.pop(name, None)
     # Only the rules of the ablation at hand matter; what a protocol says of the others does not.
     settings["protocol"] = {"name": config.protocol.name, "rules": _changed(config.rules, RunRules())}

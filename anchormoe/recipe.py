@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-
-import numpy as np
-import torch
-from joblib import Memory
 
 from anchormoe.anchors import AnchorMeans, anchor_means
 from anchormoe.calibrate import LinearMap, fit_linear_map
@@ -19,36 +13,21 @@ from anchormoe.config import (
     Calibration,
     Config,
     Fold,
-    InitialWeights,
     ModelConfig,
-    RouterKind,
     RunRules,
     TrainConfig,
 )
 from anchormoe.data import Dataset
 from anchormoe.metrics import Outcome
-from anchormoe.model import AnchorMoE
+from anchormoe.model import AnchorMoE, initial_model
+from anchormoe.scaling import Scaling
+from anchormoe.sharing import shared
 from anchormoe.splits import Split
 from anchormoe.train import Batch, SelectedEpoch, predict, refit, select_epoch
 
-# Rows of one run share the fits they have in common: in protocol=clean all ablations but no_anchor have one anchor, and
-# no_cal is the full model without its linear map. A call outside a run shares with nobody.
-_memory = Memory(None, verbose=0)
-
-
-@contextmanager
-def shared_fits(folder: str) -> Iterator[None]:
-    """Keep every anchor and network in a folder, for whoever in this or another process needs the same."""
-    global _memory
-    before, _memory = _memory, Memory(folder, verbose=0)
-    try:
-        yield
-    finally:
-        _memory = before
-
 
 def fit_predict(config: Config, dataset: Dataset, split: Split, *, inner_seed: int) -> Outcome:
-    fit: Fit = _memory.cache(_fit)(
+    fit: Fit = shared(_fit)(
         config.anchor, config.model, config.train, config.rules, config.seed, dataset, split, inner_seed
     )
     start = time.perf_counter()
@@ -102,10 +81,10 @@ def _fit(
     split: Split,
     inner_seed: int,
 ) -> Fit:
-    anchor, anchor_seconds = _memory.cache(_timed_anchor)(anchor_config, dataset, split, inner_seed)
+    anchor, anchor_seconds = shared(_timed_anchor)(anchor_config, dataset, split, inner_seed)
     start = time.perf_counter()
-    phase1 = Scaling.of(dataset, split, anchor, fold="tr", anchor_column=rules.anchor_column)
-    phase2 = Scaling.of(dataset, split, anchor, fold="tv", anchor_column=rules.anchor_column)
+    phase1 = scaling_of(dataset, split, anchor, "tr", rules)
+    phase2 = scaling_of(dataset, split, anchor, "tv", rules)
     if rules.feature_fold is Fold.train:
         phase2 = dataclasses.replace(phase2, column_mean=phase1.column_mean, column_std=phase1.column_std)
     model = initial_model(
@@ -127,65 +106,11 @@ def _timed_anchor(config: AnchorConfig, dataset: Dataset, split: Split, inner_se
     return anchor, time.perf_counter() - start
 
 
-def initial_model(
-    config: ModelConfig, *, input_dim: int, seed: int, number: int, initial_weights: InitialWeights
-) -> AnchorMoE:
-    """The model of the number-th split, with the weights it would have had in a run of all splits in order.
-
-    One stream feeds the models of all splits one after the other, so earlier models are drawn and overwritten. With
-    shared weights the full model is drawn and an ablated router removed afterwards: all other weights stay equal.
-    """
-    drawn = config
-    if initial_weights is InitialWeights.shared and config.router is RouterKind.none:
-        drawn = dataclasses.replace(config, router=RouterKind.dot)
-    model = AnchorMoE(drawn, input_dim=input_dim)
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(number):
-        model.reset_parameters(generator)
-    if drawn is not config:
-        model.router, model.config = None, config
-    return model
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """Statistics of one reference fold: of its target and of the network's input columns."""
-
-    y_mean: float
-    y_std: float
-    column_mean: np.ndarray
-    column_std: np.ndarray
-    anchor_column: bool
-
-    @classmethod
-    def of(cls, dataset: Dataset, split: Split, anchor: AnchorMeans, *, fold: str, anchor_column: bool) -> Scaling:
-        rows = getattr(split, fold)
-        y = dataset.y[rows]
-        y_mean, y_std = float(y.mean()), float(y.std()) + 1e-8
-        columns = dataset.X[rows]
-        if anchor_column:
-            columns = np.column_stack([columns, (getattr(anchor, fold) - y_mean) / y_std])
-        return cls(y_mean, y_std, columns.mean(0), columns.std(0) + 1e-8, anchor_column)
-
-    def batch(self, X: np.ndarray, y: np.ndarray, anchor: np.ndarray) -> Batch:
-        """float64 until the last step. The experts see the anchor standardised once more as a column; the component
-        means use it as it is."""
-        anchor_z = (anchor - self.y_mean) / self.y_std
-        columns = np.column_stack([X, anchor_z]) if self.anchor_column else X
-        return Batch(
-            x=_float32((columns - self.column_mean) / self.column_std),
-            anchor=_float32(anchor_z),
-            y=_float32((y - self.y_mean) / self.y_std),
-        )
-
-    def to_y(self, mean_z: torch.Tensor) -> np.ndarray:
-        return mean_z.double().numpy() * self.y_std + self.y_mean
+def scaling_of(dataset: Dataset, split: Split, anchor: AnchorMeans, fold: str, rules: RunRules) -> Scaling:
+    rows = getattr(split, fold)
+    return Scaling.of_rows(dataset.X[rows], dataset.y[rows], getattr(anchor, fold), anchor_column=rules.anchor_column)
 
 
 def fold_batch(scaling: Scaling, dataset: Dataset, split: Split, anchor: AnchorMeans, fold: str) -> Batch:
     rows = getattr(split, fold)
     return scaling.batch(dataset.X[rows], dataset.y[rows], getattr(anchor, fold))
-
-
-def _float32(values: np.ndarray) -> torch.Tensor:
-    return torch.as_tensor(values, dtype=torch.float32)

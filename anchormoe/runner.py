@@ -72,7 +72,7 @@ def require_runnable(config: Config) -> None:
     if subsample_size is not None and not 30 <= subsample_size <= num_rows:
         raise UserError(f"dataset.subsample must be null or from 30 to {num_rows}, received {subsample_size}")
     if config.effective_method == "anchormoe":
-        require_usable(config.anchor)
+        require_usable(config.anchor, cross_fitted=config.crossfit.folds > 0)
     else:
         from anchormoe.methods import make
 
@@ -195,9 +195,9 @@ def _completed(tasks: list[Task], workers: int) -> Iterator[tuple[Task, Row]]:
     with tempfile.TemporaryDirectory(prefix="anchormoe-") as shared:
         if workers == 1:
             environment()
-            from anchormoe import recipe
+            from anchormoe.sharing import shared_fits
 
-            with one_thread(), recipe.shared_fits(shared):
+            with one_thread(), shared_fits(shared):
                 for task in tasks:
                     yield task, run_task(task)
         else:
@@ -287,11 +287,11 @@ _worker_lifetime = ExitStack()  # a context that nothing refers to would be left
 
 
 def _start_worker(parent: int, shared: str) -> None:
-    from anchormoe import recipe
+    from anchormoe.sharing import shared_fits
 
     environment()
     _worker_lifetime.enter_context(one_thread())
-    _worker_lifetime.enter_context(recipe.shared_fits(shared))
+    _worker_lifetime.enter_context(shared_fits(shared))
     keep_freed_memory()
     threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
 

@@ -87,12 +87,17 @@ def temperature(config: TrainConfig, steps: int) -> float:
     return max(config.temperature_start * config.temperature_decay**steps, config.temperature_end)
 
 
+def num_epochs(config: TrainConfig, num_rows: int) -> int:
+    steps_per_epoch = math.ceil(num_rows / (config.batch_size or num_rows))
+    return max(config.epochs, math.ceil(config.min_steps / steps_per_epoch))
+
+
 def select_epoch(model: AnchorMoE, train: Batch, validation: Batch, config: TrainConfig) -> SelectedEpoch:
     """Phase 1. Leaves the model with the weights of the selected epoch: the first with the lowest validation NLL."""
     phase = Phase(model, config)
     best = SelectedEpoch(epoch=0, validation_nll=math.inf)
     best_weights = None
-    for epoch in range(1, config.epochs + 1):
+    for epoch in range(1, num_epochs(config, len(train.y)) + 1):
         model.temperature = temperature(config, epoch - 1)
         phase.run_epoch(train, epoch)
         model.temperature = temperature(config, epoch)

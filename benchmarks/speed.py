@@ -26,7 +26,8 @@ from anchormoe.anchors import anchor_means
 from anchormoe.bench import parse
 from anchormoe.config import Config
 from anchormoe.data import Dataset
-from anchormoe.recipe import Scaling, fold_batch, initial_model
+from anchormoe.model import initial_model
+from anchormoe.recipe import fold_batch, scaling_of
 from anchormoe.runner import keep_freed_memory, load_dataset, make_split, one_thread
 from anchormoe.splits import Split
 from anchormoe.train import Batch, Phase, refit, select_epoch
@@ -92,10 +93,7 @@ def measure(name: str, *, whole: bool = True) -> Timing:
 
     anchor_seconds, anchor = timed(lambda: anchor_means(config.anchor, dataset.X, dataset.y, split, seed=1))
     plain_anchor_seconds, _ = timed(lambda: anchor_means(gbdt, dataset.X, dataset.y, split, seed=1))
-    scalings = {
-        fold: Scaling.of(dataset, split, anchor, fold=fold, anchor_column=config.rules.anchor_column)
-        for fold in ("tr", "tv")
-    }
+    scalings = {fold: scaling_of(dataset, split, anchor, fold, config.rules) for fold in ("tr", "tv")}
     batches = {
         fold: fold_batch(scalings["tv" if fold == "tv" else "tr"], dataset, split, anchor, fold)
         for fold in ("tr", "va", "tv")

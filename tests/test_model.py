@@ -22,8 +22,7 @@ from anchormoe.config import (
 )
 from anchormoe.expert_kernels import BLOCK_ROWS, _drop
 from anchormoe.gate_kernels import layer_norm_forward
-from anchormoe.model import AnchorMoE
-from anchormoe.recipe import initial_model
+from anchormoe.model import AnchorMoE, initial_model
 from anchormoe.train import Batch, objective, refit
 
 INPUT_DIM = 3

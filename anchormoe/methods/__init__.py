@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from anchormoe import recipe
+from anchormoe import crossfit, recipe
 from anchormoe.config import Config
 from anchormoe.data import Dataset
 from anchormoe.distributions import Distribution
@@ -53,6 +53,8 @@ METHODS = {
 def fit_predict(config: Config, dataset: Dataset, split: Split, *, inner_seed: int) -> Outcome:
     """Run the configuration's method on one split."""
     if config.effective_method == "anchormoe":
+        if config.crossfit.folds:
+            return crossfit.fit_predict(config, dataset, split)
         return recipe.fit_predict(config, dataset, split, inner_seed=inner_seed)
     start = time.perf_counter()
     y = dataset.y[split.train]

@@ -1,0 +1,253 @@
+"""The cross-fitted recipe: nothing may have seen the rows it is judged, stopped or calibrated on."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from sklearn.linear_model import Ridge
+
+from anchormoe import crossfit, out_of_fold, trees
+from anchormoe.bench import parse
+from anchormoe.calibrate import LinearMap
+from anchormoe.config import AnchorConfig, AnchorKind, AnchorMode, CrossfitConfig, ModelConfig, RunRules, TrainConfig
+from anchormoe.errors import UserError
+from anchormoe.mixture import GaussianMixture
+from anchormoe.runner import require_runnable, run_split
+
+TREES = AnchorConfig("trees", AnchorKind.trees, stages=40, params={"learning_rate": 0.1, "max_depth": 2})
+RIDGE = AnchorConfig("ridge", AnchorKind.sklearn, target="sklearn.linear_model.Ridge")
+NONE = AnchorConfig("none", AnchorKind.none)
+MODEL = ModelConfig(num_experts=2, hidden_dim=8, router_dim=4, sigma_min=0.01, sigma_max=10)
+SETTINGS = crossfit.Settings(CrossfitConfig(folds=4), RIDGE, MODEL, TrainConfig(epochs=4, batch_size=16), RunRules())
+QUICK = [
+    "model=crossfit",
+    "protocol=clean",
+    *("crossfit.folds=3", "crossfit.folds_when_large=3", "train.epochs=2", "train.min_steps=0", "model.hidden_dim=8"),
+]
+
+
+def ordinary(num_rows: int = 100) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (num_rows, 3))
+    return X, 5 + 2 * X[:, 0] + X[:, 1] ** 2 + 0.3 * np.exp(X[:, 0]) * rng.standard_normal(num_rows)
+
+
+def no_network() -> out_of_fold.OutOfFold:
+    raise AssertionError("only a stack asks for a network")
+
+
+@pytest.mark.parametrize("config", [NONE, RIDGE, TREES], ids=lambda config: config.name)
+def test_a_rows_anchor_does_not_depend_on_its_fold(config):
+    X, y = ordinary()
+    folds = out_of_fold.folds_of(len(y), 4, seed=1)
+    changed = y.copy()
+    changed[folds[2]] = np.random.default_rng(1).permutation(y[folds[2]])  # as a whole the fold stays what it was
+    if config is TREES:  # the one thing that held-out rows decide; let it be decided
+        config = dataclasses.replace(config, stages=1)
+    before, after = (out_of_fold.fit(config, X, t, folds, seed=1, network=no_network).mean for t in (y, changed))
+    assert np.array_equal(before[folds[2]], after[folds[2]])
+    if config is not NONE:
+        assert not np.allclose(before[folds[0]], after[folds[0]])
+
+
+def test_anchor_of_a_regressor_is_what_the_regressor_predicts():
+    X, y = ordinary()
+    folds = out_of_fold.folds_of(len(y), 4, seed=1)
+    found = out_of_fold.fit(RIDGE, X, y, folds, seed=1, network=no_network)
+    kept = np.setdiff1d(np.arange(len(y)), folds[3])
+    center, scale = y[kept].mean(), y[kept].std()
+    model = Ridge().fit(X[kept], (y[kept] - center) / scale)
+    assert np.allclose(found.mean[folds[3]], model.predict(X[folds[3]]) * scale + center)
+    assert np.allclose(found.models[3](X), model.predict(X) * scale + center)
+
+
+def test_the_stage_has_the_lowest_error_over_all_held_out_rows():
+    X, y = ordinary()
+    folds = out_of_fold.folds_of(len(y), 4, seed=1)
+    found = out_of_fold.fit(TREES, X, y, folds, seed=1, network=no_network)
+    errors = np.zeros(TREES.stages)
+    for fold in folds:
+        kept = np.setdiff1d(np.arange(len(y)), fold)
+        model = trees.fit(X[kept], y[kept], stages=TREES.stages, **TREES.params)
+        for stage in range(1, TREES.stages + 1):
+            errors[stage - 1] += ((model.predict(X[fold], stages=stage) - y[fold]) ** 2).sum()
+    assert found.stage == 1 + int(np.argmin(errors))
+    assert found.rmse(y) == pytest.approx(math.sqrt(errors.min() / len(y)))
+
+
+def test_a_model_that_stopped_early_stays_as_it_was():
+    X, y = ordinary()
+    folds = out_of_fold.folds_of(len(y), 4, seed=1)
+    params = {"eta": 0.5, "max_depth": 3, "early_stopping_rounds": 3}
+    config = AnchorConfig("xgboost", AnchorKind.xgboost, stages=200, params=params)
+    found = out_of_fold.fit(config, X, y, folds, seed=1, network=no_network)
+    lengths = [len(model.model.staged_rmse()) for model in found.models]
+    assert max(lengths) < 200
+    assert len(set(lengths)) > 1
+    assert [model.stage for model in found.models] == [min(found.stage, length) for length in lengths]
+
+
+def test_stack_finds_the_weights_of_its_members():
+    """Against a search over a grid of weights."""
+    X, y = ordinary()
+    folds = out_of_fold.folds_of(len(y), 4, seed=1)
+    members = [{"kind": "trees", "stages": 40, "params": TREES.params}, {"kind": "sklearn", "target": RIDGE.target}]
+    stack = AnchorConfig("stack", AnchorKind.stack, params={"members": members})
+    found = out_of_fold.fit(stack, X, y, folds, seed=1, network=no_network)
+    parts = [out_of_fold.fit(config, X, y, folds, seed=1, network=no_network) for config in (TREES, RIDGE)]
+    a, b = (part.mean - y.mean() for part in parts)
+    grid = np.linspace(0, 1.5, 151)
+    best = min(((y - y.mean() - v * a - w * b) ** 2).mean() for v in grid for w in grid)
+    assert found.rmse(y) == pytest.approx(math.sqrt(best), rel=1e-3)
+    assert found.rmse(y) <= min(part.rmse(y) for part in parts)
+    new = np.random.default_rng(5).uniform(-1, 1, (7, 3))
+    held_out = np.concatenate([model(X[fold]) for model, fold in zip(found.models, folds, strict=True)])
+    assert np.allclose(held_out, found.mean[np.concatenate(folds)])
+    assert np.isfinite(found.models[0](new)).all()
+
+
+def test_a_network_is_not_trained_on_its_fold():
+    X, y = ordinary()
+    settings = dataclasses.replace(
+        SETTINGS,
+        anchor=NONE,
+        train=TrainConfig(epochs=1, batch_size=16),  # one epoch: nothing to choose
+    )
+    fold = out_of_fold.folds_of(len(y), 4, seed=1)[2]
+    changed = y.copy()
+    changed[fold] = np.random.default_rng(1).permutation(y[fold])
+    before, after = (crossfit.fit(settings, X, t, seed=1) for t in (y, changed))
+    weights = [[m.model.experts.packed[0].detach() for m in fitted.members] for fitted in (before, after)]
+    assert torch.equal(weights[0][2], weights[1][2])
+    assert not torch.equal(weights[0][0], weights[1][0])
+
+
+def test_held_out_densities_are_in_the_order_of_the_rows():
+    X, y = ordinary()
+    fitted = crossfit.fit(SETTINGS, X, y, seed=1)
+    for member, fold in zip(fitted.members, out_of_fold.folds_of(len(y), 4, seed=1), strict=True):
+        assert torch.allclose(fitted.held_out.means[fold], member.predict(X[fold]).means)
+
+
+def test_prediction_is_the_mean_of_the_members_densities():
+    X, y = ordinary()
+    fitted = crossfit.fit(SETTINGS, X, y, seed=1)
+    new, at = np.random.default_rng(5).uniform(-1, 1, (7, 3)), torch.linspace(3, 7, 7, dtype=torch.float64)
+    expected = np.mean([member.predict(new).log_prob(at).exp().numpy() for member in fitted.members], axis=0)
+    assert np.allclose(fitted.predict(new).log_prob(at).exp().numpy(), expected)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_units_of_the_target_do_not_matter(scale):
+    X, y = ordinary()
+    new = np.random.default_rng(5).uniform(-1, 1, (7, 3))
+    mixture = crossfit.fit(SETTINGS, X, y * scale, seed=1).predict(new)
+    plain = crossfit.fit(SETTINGS, X, y, seed=1).predict(new)
+    assert np.allclose(mixture.mean.numpy() / scale, plain.mean.numpy(), rtol=1e-3)
+    assert np.allclose(mixture.variance.sqrt().numpy() / scale, plain.variance.sqrt().numpy(), rtol=1e-2)
+
+
+def test_no_component_is_narrower_than_rounding_of_the_target():
+    X, y = ordinary()
+    grades = np.round(y)  # whole numbers, with errors of that size
+    assert crossfit.rounding_error(grades, anchor_error=0.5) == pytest.approx(1 / math.sqrt(12))
+    assert crossfit.rounding_error(grades, anchor_error=0.1) == 0  # predicted better than recorded
+    assert crossfit.rounding_error(np.ones(5), anchor_error=0.5) == 0
+    settings = dataclasses.replace(SETTINGS, anchor=NONE)
+    narrow = crossfit.fit(settings, X, grades, seed=1).predict(X).scales.min()
+    assert narrow >= 1 / math.sqrt(12) * (1 - 1e-6)
+
+
+def test_the_unexpected_has_one_chance_in_all_rows_and_one():
+    y = np.arange(9.0)
+    mixture = GaussianMixture.normal(np.array([3.0, 4.0]), 0.01)
+    found = crossfit.with_the_unexpected(mixture, y)
+    at = np.array([3.005, 70.0])
+    density = 0.9 * scipy.stats.norm.pdf(at, [3, 4], 0.01) + 0.1 * scipy.stats.norm.pdf(at, [3, 4], y.std())
+    assert np.allclose(found.log_prob(torch.as_tensor(at)).numpy(), np.log(density))
+    assert torch.allclose(found.mean, mixture.mean)
+
+
+def test_calibration_maps_the_mean_and_keeps_the_spread():
+    X, y = ordinary()
+    fitted = crossfit.fit(SETTINGS, X, y, seed=1)
+    slope, intercept = np.polyfit(fitted.held_out.mean.numpy(), y, 1)
+    found = fitted.calibration()
+    assert (found.slope, found.intercept) == pytest.approx((slope, intercept))
+    moved = crossfit.calibrated(fitted.held_out, LinearMap(2.0, 1.0))
+    assert torch.allclose(moved.mean, 2 * fitted.held_out.mean + 1)
+    assert torch.allclose(moved.variance, fitted.held_out.variance)
+
+
+@pytest.mark.parametrize("ablation", ["full", "no_anchor", "no_router", "no_cal"])
+def test_every_ablation_runs(ablation):
+    (job,) = parse([*QUICK, "dataset=yacht", f"ablation={ablation}", "anchor=trees", "anchor.stages=30"])
+    row = run_split(job.config(), 1)
+    assert row["status"] == "ok", row
+    assert row["method"] == "anchormoe_crossfit"
+    assert (row["calibration_a"] is None) == (ablation == "no_cal")
+    if ablation == "no_cal":
+        assert row["rmse_y"] == pytest.approx(row["rmse_y_uncalibrated"])
+
+
+def test_stack_is_the_presets_anchor_and_another_can_be_named():
+    (job,) = parse([*QUICK, "dataset=yacht"])
+    assert job.anchor.name == "stack"
+    assert [member.kind.value for member in job.anchor.members()] == ["trees", "xgboost", "sklearn", "network"]
+    (job,) = parse([*QUICK, "dataset=yacht", "anchor=ridge"])
+    assert job.anchor.name == "ridge"
+    assert job.model.anchor_mode is AnchorMode.delta
+
+
+def test_stack_needs_held_out_rows():
+    (job,) = parse(["dataset=yacht", "anchor=stack"])
+    with pytest.raises(UserError, match=r"anchor.kind=stack must be cross-fitted: add model=crossfit"):
+        require_runnable(job.config())
+
+
+@pytest.mark.parametrize("members", [[], [{"target": "sklearn.linear_model.Ridge"}], [{"kind": "oak"}], "trees"])
+def test_members_of_a_stack_are_checked(members):
+    with pytest.raises(UserError, match=r"anchor.params.members must be a list of anchors"):
+        AnchorConfig("stack", AnchorKind.stack, params={"members": members})
+
+
+def test_folds():
+    assert CrossfitConfig(folds=10, folds_when_large=5).num_folds(2000) == 10
+    assert CrossfitConfig(folds=10, folds_when_large=5).num_folds(2001) == 5
+    assert CrossfitConfig(folds=7).num_folds(10**6) == 7
+    with pytest.raises(UserError, match=r"crossfit.folds must be 0 or at least 2, received 1"):
+        CrossfitConfig(folds=1)
+
+
+def difficult(kind: str) -> tuple[np.ndarray, np.ndarray]:
+    X, y = ordinary(30)
+    if kind == "one feature":
+        return X[:, :1], y
+    if kind == "constant feature":
+        return np.column_stack([X, np.full(30, 2.0)]), y
+    if kind == "constant target":
+        return X, np.full(30, 3.0)
+    return X, y
+
+
+@pytest.mark.parametrize("kind", ["30 rows", "one feature", "constant feature", "constant target"])
+def test_survives_difficult_data(kind):
+    """With every anchor of the preset; the density is finite and integrates to one."""
+    X, y = difficult(kind)
+    (job,) = parse([*QUICK, "dataset=yacht"])
+    settings = crossfit.Settings(job.crossfit, job.anchor, job.model, job.train, RunRules())
+    mixture = crossfit.with_the_unexpected(crossfit.fit(settings, X, y, seed=1).predict(X[:3]), y)
+    for row in range(3):
+        means = mixture.means[row].unique().tolist()
+        reach = 12 * float(mixture.scales[row].max())
+        density = GaussianMixture(*(getattr(mixture, name)[row] for name in ("log_weights", "means", "scales")))
+        edges = [means[0] - reach, *means, means[-1] + reach]
+        at = torch.cat([torch.linspace(low, high, 3000, dtype=torch.float64) for low, high in pairwise(edges)])
+        assert float(torch.trapezoid(density.log_prob(at).exp(), at)) == pytest.approx(1, abs=1e-2)
+    assert np.isfinite(mixture.mean.numpy()).all()
