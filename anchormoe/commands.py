@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from anchormoe import check, comparison, render, tables
+from anchormoe import check, comparison, figures, render, tables
 from anchormoe.config import TABLE_EXPERIMENTS
 from anchormoe.errors import UserError
 from anchormoe.live import SPLITS, live_check
@@ -18,10 +18,10 @@ from anchormoe.store import IDENTITY, load_results
 FORMS = (*tables.FORMS, "comparison")
 
 TABLES_HELP = """anchormoe-bench tables [format=rich|md|csv|tex] [form=all|published|corrected|comparison]
-                       [output=FOLDER] [results_dir=results]
+                       [output=FOLDER] [figures=off|on] [results_dir=results]
 
 The paper's five tables from stored rows, as published and corrected, and the comparison of all methods that were run.
-With output= they are written as files."""
+With output= they are written as files, with figures=on the comparison's critical-difference diagrams too."""
 
 CHECK_HELP = """anchormoe-bench check [missing=off|ok] [live=2] [show=problems|all] [output=FILE] [results_dir=results]
 
@@ -33,10 +33,18 @@ def main_tables(arguments: list[str]) -> int:
     options = _options(
         arguments,
         TABLES_HELP,
-        {"format": ("rich", *render.FORMATS), "form": ("all", *FORMS), "output": None, "results_dir": None},
+        {
+            "format": ("rich", *render.FORMATS),
+            "form": ("all", *FORMS),
+            "output": None,
+            "figures": ("off", "on"),
+            "results_dir": None,
+        },
     )
     if options is None:
         return 0
+    if options["figures"] == "on" and not options["output"]:
+        raise UserError("figures=on must come with output=FOLDER, received no output=")
     rows = table_rows(_results_dir(options))
     forms = FORMS if options["form"] == "all" else (options["form"],)
     console = Console()
@@ -51,6 +59,11 @@ def main_tables(arguments: list[str]) -> int:
                 path = folder / f"{form}.{suffix}"
                 _write(path, render.render(built, suffix))
                 console.print(f"wrote {path}", highlight=False)
+    if options["figures"] == "on":
+        for metric in ("nll_y", "crps_y", "rmse_y"):
+            path = Path(options["output"]) / f"ranks_{metric}.png"
+            figures.critical_difference(rows, metric).savefig(path, dpi=150)
+            console.print(f"wrote {path}", highlight=False)
     return 0
 
 

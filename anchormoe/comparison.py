@@ -94,13 +94,22 @@ def _live_cell(metric: str, run: pd.DataFrame | None) -> Cell:
     return Cell(metric, SE, summary.mean, summary.se, decimals, num_splits=summary.num_splits, ranked=complete)
 
 
-def _rank_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
-    """Of the methods that have every dataset."""
-    complete = [name for name in present if all((name, dataset) in chosen for dataset in published.DATASETS)]
-    means = pd.DataFrame(
+def means(rows: pd.DataFrame, metric: str, *, seed: int = 1) -> pd.DataFrame:
+    """Mean over splits: one row per dataset, one column per method that has them all."""
+    return _means(metric, _runs(rows, seed), list(METHODS))
+
+
+def _means(metric: str, chosen: Runs, methods: Sequence[str]) -> pd.DataFrame:
+    complete = [name for name in methods if all((name, dataset) in chosen for dataset in published.DATASETS)]
+    return pd.DataFrame(
         {name: [chosen[name, dataset][metric].mean() for dataset in published.DATASETS] for name in complete},
         index=list(published.DATASETS),
     )
+
+
+def _rank_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
+    means = _means(metric, chosen, present)
+    complete = [str(name) for name in means]
     ranks = means.rank(axis=1)
     body = []
     for dataset, values in zip(published.DATASETS, ranks.to_numpy().tolist(), strict=True):

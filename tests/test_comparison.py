@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from anchormoe import comparison, published, render
+from anchormoe import comparison, figures, published, render
 from anchormoe.config import NUM_SPLITS
+from anchormoe.errors import UserError
 from anchormoe.grid import Table
 
 OFFSET = {"anchormoe": 0.0, "ngboost": 0.5, "mdn": -0.5, "gbdt_homoscedastic": 1.0}
@@ -112,3 +113,22 @@ def test_every_format_shows_every_table(format: str) -> None:
 def test_rows_of_another_protocol_or_ablation_do_not_count() -> None:
     rows = pd.concat([made_up_rows(protocol="published"), made_up_rows(ablation="no_anchor")], ignore_index=True)
     assert comparison.build(rows) == []
+
+
+def test_the_diagram_names_every_ranked_method_and_joins_those_not_told_apart() -> None:
+    """Nine datasets, always in the same order: with four methods ranks must differ by 1.56 to be told apart."""
+    figure = figures.critical_difference(made_up_rows(), "nll_y")
+    (axes,) = figure.axes
+    labels = {text.get_text() for text in axes.texts}
+    expected = {"MDN (1.0)", "Anchor-MoE (2.0)", "(3.0) NGBoost", "(4.0) GBDT, one variance"}
+    assert expected <= {label.strip() for label in labels}
+    assert "critical distance 1.6" in axes.get_title()
+    bars = [line for line in axes.lines if line.get_linewidth() == 2]
+    joined = sorted(sorted(np.round(line.get_xdata()).tolist()) for line in bars)
+    assert joined == [[1, 2], [2, 3], [3, 4]]
+
+
+def test_a_diagram_of_too_few_methods_is_refused() -> None:
+    rows = made_up_rows()
+    with pytest.raises(UserError, match=r"must have 3 methods with rows on all datasets, received 2"):
+        figures.critical_difference(rows[rows.method.isin(["mdn", "ngboost"])], "nll_y")
