@@ -50,6 +50,15 @@ def scores(outcome: Outcome, y: np.ndarray) -> dict[str, float]:
     }
 
 
+PIT_BINS = 20
+
+
+def pit_counts(outcome: Outcome, y: np.ndarray) -> list[int]:
+    """How many targets fall into each twentieth of their predicted distribution: all alike if it is calibrated."""
+    z = torch.as_tensor((y - outcome.center) / outcome.scale, dtype=torch.float64)
+    return np.histogram(outcome.distribution_z.double().cdf(z).numpy(), bins=PIT_BINS, range=(0, 1))[0].tolist()
+
+
 def rmse(mean: np.ndarray, y: np.ndarray) -> float:
     return float(np.sqrt(np.mean((y - mean) ** 2)))
 

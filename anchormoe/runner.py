@@ -119,7 +119,7 @@ def run_split(config: Config, number: int) -> Row:
     import torch
 
     from anchormoe.methods import fit_predict
-    from anchormoe.metrics import scores
+    from anchormoe.metrics import pit_counts, scores
 
     dataset = load_dataset(config)
     row: Row = {
@@ -145,6 +145,7 @@ def run_split(config: Config, number: int) -> Row:
         **row,
         "status": "ok",
         **metrics,
+        "pit_counts": pit_counts(outcome, dataset.y[split.test]),
         "anchor_stage": outcome.anchor_stage,
         "epoch": outcome.epoch,
         "longest_wait": outcome.longest_wait,

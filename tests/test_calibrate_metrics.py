@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 import scoringrules
 import torch
 
 from anchormoe.calibrate import LinearMap, fit_linear_map
-from anchormoe.metrics import Outcome, interval_coverage, rmse, scores
+from anchormoe.metrics import Outcome, interval_coverage, pit_counts, rmse, scores
 from anchormoe.mixture import GaussianMixture
 
 NUM_ROWS = 60
@@ -127,3 +128,13 @@ def test_scores_of_a_float32_mixture_are_near_those_of_the_float64_one() -> None
     assert single.keys() == exact.keys()
     for name, value in exact.items():
         assert single[name] == pytest.approx(value, rel=1e-5), name
+
+
+def test_pit_counts_are_where_the_targets_fall():
+    mixture = GaussianMixture.normal(np.zeros(5), 1.0)
+    predicted = Outcome(mixture, 10.0, 2.0, np.zeros(5), np.zeros(5), 0.0, 0.0)
+    y = 10 + 2 * scipy.stats.norm.ppf([0.01, 0.02, 0.51, 0.72, 0.999])
+    expected = [0] * 20
+    for bin, count in ((0, 2), (10, 1), (14, 1), (19, 1)):
+        expected[bin] = count
+    assert pit_counts(predicted, y) == expected
