@@ -21,7 +21,7 @@ TABLES_HELP = """anchormoe-bench tables [format=rich|md|csv|tex] [form=all|publi
                        [output=FOLDER] [figures=off|on] [results_dir=results]
 
 The paper's five tables from stored rows, as published and corrected, and the comparison of all methods that were run.
-With output= they are written as files, with figures=on the comparison's critical-difference diagrams too."""
+With output= they are written as files, with figures=on the comparison's diagrams too."""
 
 CHECK_HELP = """anchormoe-bench check [missing=off|ok] [live=2] [show=problems|all] [output=FILE] [results_dir=results]
 
@@ -45,6 +45,8 @@ def main_tables(arguments: list[str]) -> int:
         return 0
     if options["figures"] == "on" and not options["output"]:
         raise UserError("figures=on must come with output=FOLDER, received no output=")
+    if options["figures"] == "on":
+        figures.require_libraries()
     rows = table_rows(_results_dir(options))
     forms = FORMS if options["form"] == "all" else (options["form"],)
     console = Console()
@@ -60,9 +62,11 @@ def main_tables(arguments: list[str]) -> int:
                 _write(path, render.render(built, suffix))
                 console.print(f"wrote {path}", highlight=False)
     if options["figures"] == "on":
-        for metric in ("nll_y", "crps_y", "rmse_y"):
-            path = Path(options["output"]) / f"ranks_{metric}.png"
-            figures.critical_difference(rows, metric).savefig(path, dpi=150)
+        drawn = {f"ranks_{metric}": figures.critical_difference(rows, metric) for metric in comparison.RANKED}
+        drawn["pit"] = figures.pit_histograms(rows, "anchormoe_crossfit")
+        for name, figure in drawn.items():
+            path = Path(options["output"]) / f"{name}.png"
+            figure.savefig(path, dpi=150)
             console.print(f"wrote {path}", highlight=False)
     return 0
 

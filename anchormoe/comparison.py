@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from anchormoe import cells, published, stats
@@ -41,6 +42,7 @@ METRICS = {
     "coverage_90": ("Coverage of the central 90% interval", False),
     "fit_seconds": ("Seconds to fit a split, on one core", False),
 }
+RANKED = tuple(metric for metric, (_, lower_is_better) in METRICS.items() if lower_is_better)
 CORRECTED_SE = "corrected SE"
 _QUOTED_AS = {"dist_forest": "distforest"}
 
@@ -53,11 +55,10 @@ def build(rows: pd.DataFrame, *, seed: int = 1) -> list[Table]:
     present = [name for name in METHODS if any((name, dataset) in chosen for dataset in published.DATASETS)]
     if not present:
         return []
-    ranked = [metric for metric, (_, lower_is_better) in METRICS.items() if lower_is_better]
     return [
         *(_metric_table(metric, chosen, present) for metric in METRICS),
-        *(_rank_table(metric, chosen, present) for metric in ranked),
-        *(_paired_table(metric, chosen, present) for metric in ranked),
+        *(_rank_table(metric, chosen, present) for metric in RANKED),
+        *(_paired_table(metric, chosen, present) for metric in RANKED),
         _quoted_table(chosen, present),
     ]
 
@@ -97,6 +98,15 @@ def _live_cell(metric: str, run: pd.DataFrame | None) -> Cell:
 def means(rows: pd.DataFrame, metric: str, *, seed: int = 1) -> pd.DataFrame:
     """Mean over splits: one row per dataset, one column per method that has them all."""
     return _means(metric, _runs(rows, seed), list(METHODS))
+
+
+def pit_counts(rows: pd.DataFrame, method: str, dataset: str, *, seed: int = 1) -> np.ndarray | None:
+    """Of all splits together; None if there are none (older rows do not hold them)."""
+    run = _runs(rows, seed).get((method, dataset))
+    if run is None or "pit_counts" not in run:
+        return None
+    counts = run["pit_counts"].dropna()
+    return None if counts.empty else np.sum(counts.to_list(), axis=0)
 
 
 def _means(metric: str, chosen: Runs, methods: Sequence[str]) -> pd.DataFrame:

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
+import scipy.stats
 
-from anchormoe import comparison, stats
+from anchormoe import comparison, published, stats
 from anchormoe.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def critical_difference(rows: pd.DataFrame, metric: str) -> Figure:
-    """Average ranks over the datasets on one axis; methods that a bar joins are not told apart (Nemenyi, 5%)."""
+def require_libraries() -> None:
     try:
-        from matplotlib.figure import Figure
-        from scikit_posthocs import critical_difference_diagram, posthoc_nemenyi_friedman
+        import matplotlib  # noqa: F401
+        import scikit_posthocs  # noqa: F401
     except ImportError as error:
         raise UserError(
             f"figures=on needs the {error.name} package: pip install 'anchormoe[plots]', or figures=off"
         ) from None
+
+
+def critical_difference(rows: pd.DataFrame, metric: str) -> Figure:
+    """Average ranks over the datasets on one axis; methods that a bar joins are not told apart (Nemenyi, 5%)."""
+    from matplotlib.figure import Figure
+    from scikit_posthocs import critical_difference_diagram, posthoc_nemenyi_friedman
+
     means = comparison.means(rows, metric)
     title, _ = comparison.METRICS[metric]
     if means.shape[1] < 3:
@@ -44,4 +52,32 @@ def critical_difference(rows: pd.DataFrame, metric: str) -> Figure:
     axes.set_title(
         f"Average rank by {title}, {len(means)} datasets; critical distance {test.critical_distance:.1f}", fontsize=10
     )
+    return figure
+
+
+def pit_histograms(rows: pd.DataFrame, method: str) -> Figure:
+    """Where the test targets of all splits fall in their predicted distributions, a histogram per dataset.
+
+    Flat is calibrated; a hump: too wide, a bowl: too narrow, a slope: biased. The band holds 90% of the bars of a
+    calibrated method, had every split other rows.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    grid = figure.subplots(3, 3, sharex=True, sharey=True)
+    for axes, dataset in zip(grid.flat, published.DATASETS, strict=True):
+        counts = comparison.pit_counts(rows, method, dataset)
+        axes.set_title(dataset, fontsize=10)
+        if counts is None:
+            continue
+        expected = counts.sum() / len(counts)
+        low, high = scipy.stats.binom.ppf([0.05, 0.95], int(counts.sum()), 1 / len(counts)) / expected
+        axes.axhspan(low, high, color="lightgray")
+        axes.bar(
+            np.arange(len(counts)) / len(counts), counts / expected, width=1 / len(counts), align="edge", alpha=0.8
+        )
+        axes.axhline(1, color="black", linewidth=0.8)
+    figure.supxlabel("probability below the target (PIT)", fontsize=10)
+    figure.supylabel("share, 1 is uniform", fontsize=10)
+    figure.suptitle(f"{comparison.METHODS[method]}: test targets in their predicted distributions", fontsize=10)
     return figure

@@ -132,3 +132,15 @@ def test_a_diagram_of_too_few_methods_is_refused() -> None:
     rows = made_up_rows()
     with pytest.raises(UserError, match=r"must have 3 methods with rows on all datasets, received 2"):
         figures.critical_difference(rows[rows.method.isin(["mdn", "ngboost"])], "nll_y")
+
+
+def test_pit_histograms_add_the_counts_of_all_splits() -> None:
+    rows = made_up_rows()
+    rows["pit_counts"] = [[row, 1, 2, 1] for row in range(len(rows))]
+    mine = rows[(rows.method == "mdn") & (rows.dataset == "boston")]
+    expected = np.array([mine.index.to_series().sum(), 20, 40, 20])
+    assert comparison.pit_counts(rows, "mdn", "boston").tolist() == expected.tolist()
+    assert comparison.pit_counts(made_up_rows(), "mdn", "boston") is None
+    figure = figures.pit_histograms(rows, "mdn")
+    heights = [bar.get_height() for bar in figure.axes[0].patches if bar.get_width() == 0.25]
+    assert heights == pytest.approx((4 * expected / expected.sum()).tolist())
