@@ -54,7 +54,7 @@ def _spell_out(argument: str) -> list[str]:
     return [argument]
 
 
-_SELECTS = ("experiment", "dataset", "method", "anchor", "ablation", "protocol")  # named in every row
+_SELECTS = ("experiment", "dataset", "method", "anchor", "ablation", "protocol", "seed")  # named in every row
 _HARMLESS = ("experiment_name", "splits", "workers", "results_dir", "data.source", "data.mirror")
 
 
