@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from anchormoe import datasets, store, summary
 from anchormoe.compose import jobs
-from anchormoe.config import TABLE_EXPERIMENTS, Config, JobConfig
+from anchormoe.config import STOCK_EXPERIMENTS, Config, JobConfig
 from anchormoe.errors import UserError
 from anchormoe.runner import Task, pending, require_runnable, run_tasks
 from anchormoe.store import Row
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
 
 def parse(arguments: Sequence[str]) -> list[JobConfig]:
     wanted = jobs([part for argument in arguments for part in _spell_out(argument)])
-    if any(job.experiment_name in TABLE_EXPERIMENTS for job in wanted):
+    if any(job.experiment_name in STOCK_EXPERIMENTS for job in wanted):
         for argument in arguments:
             _require_stock(argument)
     return wanted
@@ -62,7 +62,7 @@ def _require_stock(argument: str) -> None:
     """Rows behind the paper's tables have no settings of their own: one more epoch and they measure something else."""
     key, equals, _ = argument.partition("=")
     if equals and key not in (*_SELECTS, *_HARMLESS):
-        names = ", ".join(TABLE_EXPERIMENTS)
+        names = ", ".join(STOCK_EXPERIMENTS)
         raise UserError(f"the experiments {names} take no settings, received {argument}; add experiment_name=<another>")
 
 

@@ -8,19 +8,21 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from anchormoe import check, comparison, figures, render, tables
-from anchormoe.config import TABLE_EXPERIMENTS
+from anchormoe import check, comparison, figures, ingredients, render, tables
+from anchormoe.config import STOCK_EXPERIMENTS, TABLE_EXPERIMENTS
 from anchormoe.errors import UserError
+from anchormoe.grid import Table
 from anchormoe.live import SPLITS, live_check
 from anchormoe.paths import shipped
 from anchormoe.store import IDENTITY, load_results
 
-FORMS = (*tables.FORMS, "comparison")
+FORMS = (*tables.FORMS, "comparison", "ingredients")
 
-TABLES_HELP = """anchormoe-bench tables [format=rich|md|csv|tex] [form=all|published|corrected|comparison]
+TABLES_HELP = """anchormoe-bench tables [format=rich|md|csv|tex] [form=all|published|corrected|comparison|ingredients]
                        [output=FOLDER] [figures=off|on] [results_dir=results]
 
-The paper's five tables from stored rows, as published and corrected, and the comparison of all methods that were run.
+The paper's five tables from stored rows, as published and corrected; the comparison of all methods that were run; what
+each step from the published recipe to the cross-fitted one buys.
 With output= they are written as files, with figures=on the comparison's diagrams too."""
 
 CHECK_HELP = """anchormoe-bench check [missing=off|ok] [live=2] [show=problems|all] [output=FILE] [results_dir=results]
@@ -51,7 +53,7 @@ def main_tables(arguments: list[str]) -> int:
     forms = FORMS if options["form"] == "all" else (options["form"],)
     console = Console()
     for form in forms:
-        built = comparison.build(rows) if form == "comparison" else tables.build(rows, form)
+        built = _build(form, rows, _results_dir(options))
         if not options["output"]:
             _print(built, options["format"], console)
         else:
@@ -69,6 +71,14 @@ def main_tables(arguments: list[str]) -> int:
             figure.savefig(path, dpi=150)
             console.print(f"wrote {path}", highlight=False)
     return 0
+
+
+def _build(form: str, rows: pd.DataFrame, results_dir: Path) -> list[Table]:
+    if form == "comparison":
+        return comparison.build(rows)
+    if form == "ingredients":
+        return ingredients.build(load_results(results_dir, STOCK_EXPERIMENTS))
+    return tables.build(rows, form)
 
 
 def main_check(arguments: list[str]) -> int:

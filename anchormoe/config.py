@@ -14,8 +14,9 @@ from anchormoe.errors import UserError
 
 NUM_SPLITS = 20
 ABLATIONS = ("full", "no_anchor", "no_router", "no_cal")
-# The runs behind the paper's tables. Their rows are of the stock configuration, nothing else enters the tables.
+# The runs behind the tables. Their rows are of the stock configuration, nothing else enters the tables.
 TABLE_EXPERIMENTS = ("split_by_split", "tables", "corrected", "comparison", "crossfit")
+STOCK_EXPERIMENTS = (*TABLE_EXPERIMENTS, "ingredients")
 
 
 class AnchorMode(Enum):
@@ -96,6 +97,7 @@ def _require_positive(owner: str, instance: Any, *names: str) -> None:
 class ModelConfig:
     """Defaults are the published runs'; letters are the paper's."""
 
+    name: str = "published"  # of the preset, for the rows
     latent_dim: int = 2  # D
     layer_norm: bool = False  # the paper has it, the runs did not: at D=2 it leaves only the two points (1,-1), (-1,1)
     num_experts: int = 8  # K

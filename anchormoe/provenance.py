@@ -34,6 +34,9 @@ def config_hash(config: Config) -> str:
     own = [] if config.effective_method == "anchormoe" else ["anchor", "model", "train", "crossfit", "calibration"]
     for name in ("data", *own):
         settings.pop(name, None)
+    settings.get("model", {}).pop("name", None)  # its settings are what counts
+    if settings.get("model") == {}:
+        del settings["model"]
     # Only the rules of the ablation at hand matter; what a protocol says of the others does not.
     settings["protocol"] = {"name": config.protocol.name, "rules": _changed(config.rules, RunRules())}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]

@@ -124,6 +124,7 @@ def run_split(config: Config, number: int) -> Row:
     dataset = load_dataset(config)
     row: Row = {
         **row_identity(config, number),
+        "model": config.model.name,
         "variant": dataset.variant,
         "num_rows": len(dataset.y),
         "num_features": dataset.X.shape[1],

@@ -48,7 +48,7 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("experiment_name=../elsewhere", "experiment_name must be the name of a folder"),
         (
             "experiment_name=tables train.epochs=1",
-            "corrected, comparison, crossfit take no settings",
+            "corrected, comparison, crossfit, ingredients take no settings",
         ),
         ("dataset=3", "received 3"),
         ("=3", "arguments must look like key=value"),
