@@ -130,7 +130,8 @@ class _arguments:
     """Hydra reads sys.argv; give it ours for as long as it runs."""
 
     def __init__(self, overrides: Sequence[str]) -> None:
-        self.overrides = list(overrides)
+        # Between key=value arguments Hydra's parser does not take a flag; where it stands makes no difference.
+        self.overrides = sorted(overrides, key=lambda argument: argument not in ("-m", "--multirun"))
 
     def __enter__(self) -> None:
         self.saved = sys.argv

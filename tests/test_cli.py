@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from anchormoe import cli
+from anchormoe.bench import parse
 
 
 def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -114,6 +115,13 @@ def test_a_sweep_runs_every_combination_and_leaves_nothing_but_rows(
             assert f"{dataset} (standard), anchormoe {ablation}, protocol published" in output
     assert "CRPS (y)" in output
     assert "SE" in output
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_the_sweep_flag_may_stand_anywhere(position: int) -> None:
+    arguments = ["dataset=yacht,boston", "ablation=full,no_cal"]
+    arguments.insert(position, "-m")
+    assert len(parse(arguments)) == 4
 
 
 def test_an_anchor_by_its_import_path(tmp_path: Path) -> None:
