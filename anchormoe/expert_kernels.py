@@ -193,16 +193,23 @@ def _through_relu(grad, activation, dropout):
 @compiled
 def _drop(values, row_P, dropout, seed, layer):
     """Zero a share of the units, scale up the others. The draws are a hash of (seed, layer, row, unit): no state, so
-    the order in which rows are computed does not matter."""
+    the order in which rows are computed does not matter. A hash serves two units, with 16 bits each."""
     if dropout == 0:
         return
-    scale = values.dtype.type(1 / (1 - dropout))
-    threshold = np.uint32(dropout * 4294967295.0)
-    for n in range(values.shape[0]):
+    scale, zero = values.dtype.type(1 / (1 - dropout)), values.dtype.type(0)
+    threshold = np.uint32(dropout * 65536.0)
+    num_rows, num_units = values.shape
+    half = (num_units + 1) // 2
+    draw = np.empty(half, np.uint32)
+    for n in range(num_rows):
         start = _hash(np.uint32(seed) ^ _hash(np.uint32(row_P[n]) ^ _hash(np.uint32(layer + 1))))
-        for h in range(values.shape[1]):
-            draw = _hash(start + np.uint32(h))
-            values[n, h] = values[n, h] * scale if draw >= threshold else values.dtype.type(0)
+        for h in range(half):
+            draw[h] = _hash(start + np.uint32(h))
+        for h in range(half):
+            values[n, h] = values[n, h] * scale if draw[h] >> np.uint32(16) >= threshold else zero
+        for h in range(num_units - half):
+            kept = draw[h] & np.uint32(0xFFFF) >= threshold
+            values[n, half + h] = values[n, half + h] * scale if kept else zero
 
 
 @compiled

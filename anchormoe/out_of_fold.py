@@ -62,10 +62,10 @@ def fit(
         return _boosted(config, X, y, folds, seed)
     models: list[Predict] = []
     for fold in folds:
-        kept = others(fold, len(y))
-        if config.kind is AnchorKind.none:
-            models.append(_Constant(float(y[kept].mean())))
+        if config.kind is AnchorKind.none:  # one for all folds: a mean for each would tell the folds apart
+            models.append(_Constant(float(y.mean())))
         else:
+            kept = others(fold, len(y))
             center, scale = float(y[kept].mean()), float(y[kept].std()) or 1.0  # penalties are not free of units
             model = regressor(config, seed).fit(X[kept], (y[kept] - center) / scale)
             models.append(_Regressor(model, center, scale))

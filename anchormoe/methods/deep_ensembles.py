@@ -24,7 +24,7 @@ ADVERSARIAL_STEP = 0.01  # of a feature's range
 
 
 class DeepEnsemble:
-    """Learning rate by the log-likelihood of held-out rows, then the members on all rows.
+    """Batch size and learning rate by the log-likelihood of held-out rows, then the members on all rows.
 
     p(y | x) = N(y; mean_m mu_m, mean_m (s_m^2 + mu_m^2) - (mean_m mu_m)^2): the moments of the members' mixture.
     """
@@ -35,30 +35,39 @@ class DeepEnsemble:
         num_members: int = 5,
         hidden_dim: int = 50,
         epochs: int = 40,
-        batch_size: int = 100,
+        batch_sizes: Sequence[int] = (32, 100),
         learning_rates: Sequence[float] = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05),
         adversarial: bool = False,
     ) -> None:
         self.num_members, self.hidden_dim = num_members, hidden_dim
-        self.epochs, self.batch_size = epochs, batch_size
-        self.learning_rates, self.adversarial = tuple(learning_rates), adversarial
+        self.epochs, self.adversarial = epochs, adversarial
+        self.batch_sizes, self.learning_rates = tuple(batch_sizes), tuple(learning_rates)
 
     def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
         train_rows, validation = hold_out(len(y), seed)
         to_columns = standardiser(X[train_rows])
-        networks = self._train(to_columns(X[train_rows]), y[train_rows], self.learning_rates, generator)
-        outputs = networks.predict(to_columns(X[validation])).unflatten(0, (-1, self.num_members))
         targets = torch.as_tensor(y[validation], dtype=torch.float64)
-        # A learning rate at which a network diverged has no likelihood.
-        likelihoods = [float(_pool(members).log_prob(targets).mean().nan_to_num(-math.inf)) for members in outputs]
-        self.learning_rate = self.learning_rates[int(np.argmax(likelihoods))]
+        best = -math.inf
+        self.batch_size, self.learning_rate = self.batch_sizes[0], self.learning_rates[0]
+        for batch_size in self.batch_sizes:
+            networks = self._train(to_columns(X[train_rows]), y[train_rows], self.learning_rates, batch_size, generator)
+            outputs = networks.predict(to_columns(X[validation])).unflatten(0, (-1, self.num_members))
+            for learning_rate, members in zip(self.learning_rates, outputs, strict=True):
+                likelihood = float(_pool(members).log_prob(targets).mean())  # nan, never the best: it diverged
+                if likelihood > best:
+                    best, self.batch_size, self.learning_rate = likelihood, batch_size, learning_rate
 
         self.to_columns = standardiser(X)
-        self.networks = self._train(self.to_columns(X), y, [self.learning_rate], generator)
+        self.networks = self._train(self.to_columns(X), y, [self.learning_rate], self.batch_size, generator)
 
     def _train(
-        self, X: np.ndarray, y: np.ndarray, learning_rates: Sequence[float], generator: torch.Generator
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        learning_rates: Sequence[float],
+        batch_size: int,
+        generator: torch.Generator,
     ) -> Layers:
         """An ensemble per learning rate, one after the other."""
         adversarial_step_I = ADVERSARIAL_STEP * torch.as_tensor(np.ptp(X, axis=0), dtype=torch.float32)
@@ -79,8 +88,8 @@ class DeepEnsemble:
             y,
             loss,
             learning_rate=torch.tensor(learning_rates).repeat_interleave(self.num_members),
-            steps=[num_steps(len(y), epochs=self.epochs, batch_size=self.batch_size)],
-            batch_size=self.batch_size,
+            steps=[num_steps(len(y), epochs=self.epochs, batch_size=batch_size)],
+            batch_size=batch_size,
             generator=generator,
         )
         return networks
