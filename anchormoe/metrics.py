@@ -17,7 +17,7 @@ class Outcome:
     """A method's predictions for the test rows of one split.
 
     `distribution_z` is that of (y - center) / scale. Point predictions are in original units; `mean_y` may have been
-    calibrated, the density never is.
+    calibrated, and in the cross-fitted recipe the density with it (in the paper's it never is).
     """
 
     distribution_z: Distribution

@@ -9,10 +9,13 @@ import torch
 
 from anchormoe import methods
 from anchormoe.config import Config, MethodConfig
+from anchormoe.data import Dataset
 from anchormoe.distributions import ForeignDistribution
 from anchormoe.errors import UserError
 from anchormoe.methods import METHODS
+from anchormoe.metrics import scores
 from anchormoe.mixture import GaussianMixture
+from anchormoe.splits import inner_split
 
 # Settings that make a method quick; the contract does not depend on them.
 QUICK: dict[str, dict[str, object]] = {
@@ -35,10 +38,13 @@ HEAVY = {"rff_krr"}  # 20 ridge regressions on 4096 features, whatever the data
 
 
 def fit(name: str, X: np.ndarray, y: np.ndarray, *, seed: int = 3):
-    parameters = QUICK.get(name, {})
+    return methods.fitted(methods.make(quick(name)), X, y, seed=seed)
+
+
+def quick(name: str) -> Config:
     if name == "sparse_gaussian_process":  # above a number of rows it is another computation
-        name, parameters = "gaussian_process", SPARSE
-    return methods.fitted(methods.make(configured(name, parameters)), X, y, seed=seed)
+        return configured("gaussian_process", SPARSE)
+    return configured(name, QUICK.get(name, {}))
 
 
 def configured(name: str, parameters: dict[str, object]) -> Config:
@@ -97,6 +103,20 @@ def test_densities_are_finite_and_integrate_to_one(name: str, case: str) -> None
     integral = torch.trapezoid(density * (high - low), t, dim=0)
     torch.testing.assert_close(integral, torch.ones_like(integral), rtol=0, atol=2e-3)
     assert torch.isfinite(distribution.crps(torch.as_tensor(y[:5]))).all()
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_units_of_the_target_do_not_matter(name: str, scale: float) -> None:
+    X, y = ordinary()
+    split = inner_split(1, np.arange(100), np.arange(100, 120), 1, calibration_fraction=0.1, validation_fraction=0.2)
+    found = {}
+    for unit in (1.0, scale):
+        dataset = Dataset("made", "standard", X, unit * y, ("a", "b", "c"), "target", sha256="")
+        outcome = methods.fit_predict(quick(name), dataset, split, inner_seed=1)
+        found[unit] = scores(outcome, dataset.y[split.test])
+    assert found[scale]["rmse_y"] / scale == pytest.approx(found[1.0]["rmse_y"], rel=0.1)
+    assert found[scale]["crps_y"] / scale == pytest.approx(found[1.0]["crps_y"], rel=0.1)
+    assert found[scale]["nll_y"] - np.log(scale) == pytest.approx(found[1.0]["nll_y"], abs=0.2)
 
 
 def test_it_learns_the_mean_and_its_uncertainty_is_sane(name: str) -> None:

@@ -58,7 +58,7 @@ def fit_predict(config: Config, dataset: Dataset, split: Split, *, inner_seed: i
         return recipe.fit_predict(config, dataset, split, inner_seed=inner_seed)
     start = time.perf_counter()
     y = dataset.y[split.train]
-    center, scale = float(y.mean()), float(y.std()) + 1e-8
+    center, scale = float(y.mean()), float(y.std()) or 1.0  # zero: a target that never varies
     # A seed of its own for every split, as the published runs of other methods had.
     method = fitted(make(config), dataset.X[split.train], (y - center) / scale, seed=config.seed + split.number)
     after_fit = time.perf_counter()
