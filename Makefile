@@ -8,7 +8,7 @@ RUN ?=
 RESULTS ?= results
 
 .DEFAULT_GOAL := help
-.PHONY: help bench test lint check reproduce-tables corrected-tables split-by-split bench-speed bench-scaling clean
+.PHONY: help bench test lint check reproduce-tables corrected-tables comparison split-by-split bench-speed bench-scaling clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 26
@@ -40,6 +40,11 @@ reproduce-tables: $(VENV)/installed  ## Run what is missing of the paper's table
 corrected-tables: $(VENV)/installed  ## Run what is missing of the corrected form (protocol=clean), write the tables
 	$(BIN)/anchormoe-bench experiment=corrected results_dir=$(RESULTS) $(RUN)
 	$(BIN)/anchormoe-bench tables results_dir=$(RESULTS) output=$(RESULTS)
+
+comparison: $(VENV)/installed  ## Run what is missing of the cross-fitted recipe and all other methods, write tables and figures
+	$(BIN)/anchormoe-bench experiment=crossfit results_dir=$(RESULTS) $(RUN)
+	$(BIN)/anchormoe-bench experiment=comparison results_dir=$(RESULTS) $(RUN)
+	$(BIN)/anchormoe-bench tables results_dir=$(RESULTS) output=$(RESULTS) figures=on
 
 split-by-split: $(VENV)/installed  ## The published runs to the letter on the five small datasets
 	$(BIN)/anchormoe-bench experiment=split_by_split results_dir=$(RESULTS) $(RUN)

@@ -109,7 +109,7 @@ class _ExactTrees:
     def __init__(
         self, config: AnchorConfig, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
     ) -> None:
-        self.model = trees.fit(X, y, stages=stages, **config.params)
+        self.model = trees.fit(X, y, stages=stages, validation=validation, **config.params)
         self.validation = validation
 
     def staged_rmse(self) -> np.ndarray:
@@ -213,7 +213,7 @@ def require_usable(config: AnchorConfig, *, cross_fitted: bool = False) -> None:
     elif config.kind is AnchorKind.gbdt:
         accepted = parameters_of(GradientBoostingRegressor) - {"n_estimators", "random_state"}  # anchor.stages, seed
     elif config.kind is AnchorKind.trees:
-        accepted = {"learning_rate", "max_depth"}
+        accepted = {"learning_rate", "max_depth", "early_stopping_rounds"}
     else:
         if config.kind is AnchorKind.lightgbm:
             _import_lightgbm()

@@ -144,16 +144,14 @@ def _experts_backward(x_PI, start_K, packed, sizes, hidden1_PH, hidden2_PH, grad
             _add_product(grad, hidden2, grad_head)
             _add_row_sums(grad, grad_head_bias)
             grad = np.dot(grad, head)
-            _through_relu(grad, hidden2, dropout)
+            _through_relu(grad, hidden2, dropout, grad_bias2)
             np.dot(grad.T, hidden1, weight2_part)
             grad_weight2 += weight2_part
-            _add_row_sums(grad, grad_bias2)
             grad = np.dot(grad, weight2)
-            _through_relu(grad, hidden1, dropout)
+            _through_relu(grad, hidden1, dropout, grad_bias1)
             weight1_part_IH[:] = 0
             _add_product(x_PI[first:last], grad, weight1_part_IH)
             grad_weight1 += weight1_part_IH.T
-            _add_row_sums(grad, grad_bias1)
 
 
 @compiled
@@ -182,12 +180,16 @@ def _bias_relu(values, bias):
 
 
 @compiled
-def _through_relu(grad, activation, dropout):
-    """And through _drop: a unit that was dropped is zero like one that did not fire."""
+def _through_relu(grad, activation, dropout, grad_bias):
+    """And through _drop: a unit that was dropped is zero like one that did not fire. Their sums go to grad_bias."""
     scale = grad.dtype.type(1 / (1 - dropout))
+    total = np.zeros(grad.shape[1], grad.dtype)
     for n in range(grad.shape[0]):
         for h in range(grad.shape[1]):
-            grad[n, h] = grad[n, h] * scale if activation[n, h] > 0 else grad.dtype.type(0)  # no branch: vectorises
+            value = grad[n, h] * scale if activation[n, h] > 0 else grad.dtype.type(0)  # no branch: vectorises
+            grad[n, h] = value
+            total[h] += value
+    grad_bias += total
 
 
 @compiled

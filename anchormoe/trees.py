@@ -13,6 +13,8 @@ import numpy as np
 
 from anchormoe.compiled import compiled
 
+_STAGES_AT_ONCE = 50  # between two looks at the validation rows
+
 
 @dataclass(frozen=True)
 class BoostedTrees:
@@ -27,23 +29,47 @@ class BoostedTrees:
     leaf: np.ndarray
 
     def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
-        return self.staged(X, stages, np.zeros(len(X)))[1]
+        return self._staged(X, np.zeros(len(X)), stages)[1]
 
     def staged_rmse(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """RMSE after each stage."""
-        return self.staged(X, len(self.leaf), y)[0]
+        return self._staged(X, y, len(self.leaf))[0]
 
-    def staged(self, X: np.ndarray, stages: int, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _staged(np.float32(X), self.base, self.feature[:stages], self.threshold[:stages], self.leaf[:stages], y)
+    def _staged(self, X: np.ndarray, y: np.ndarray, stages: int) -> tuple[np.ndarray, np.ndarray]:
+        mean = np.full(len(X), self.base)
+        return _staged(np.float32(X), mean, self.feature[:stages], self.threshold[:stages], self.leaf[:stages], y), mean
 
 
-def fit(X: np.ndarray, y: np.ndarray, *, stages: int, learning_rate: float, max_depth: int) -> BoostedTrees:
+def fit(
+    X: np.ndarray,
+    y: np.ndarray,
+    *,
+    stages: int,
+    learning_rate: float,
+    max_depth: int,
+    validation: tuple[np.ndarray, np.ndarray] | None = None,
+    early_stopping_rounds: int | None = None,
+) -> BoostedTrees:
+    """With both of the last: no further once so many stages have brought no lower error on the validation rows."""
     columns = np.asarray(X, dtype=np.float32).T
     kept = _worth_searching(columns)
     columns = np.ascontiguousarray(columns[kept])
+    ascending = _ascending(columns)
     base = float(y.mean())
-    feature, threshold, leaf = _boost(columns, _ascending(columns), y - base, stages, learning_rate, max_depth)
-    return BoostedTrees(base, kept[feature], threshold, leaf)
+    residual = y - base
+    if validation is None or early_stopping_rounds is None:
+        feature, threshold, leaf = _boost(columns, ascending, residual, stages, learning_rate, max_depth)
+        return BoostedTrees(base, kept[feature], threshold, leaf)
+    rows, mean = np.float32(validation[0]), np.full(len(validation[1]), base)
+    parts: list[tuple[np.ndarray, ...]] = []
+    rmse, best = np.empty(0), 0
+    while len(rmse) < stages and len(rmse) - best < early_stopping_rounds:
+        more = min(_STAGES_AT_ONCE, stages - len(rmse))
+        feature, threshold, leaf = _boost(columns, ascending, residual, more, learning_rate, max_depth)
+        parts.append((kept[feature], threshold, leaf))
+        rmse = np.append(rmse, _staged(rows, mean, *parts[-1], validation[1]))
+        best = 1 + int(np.argmin(rmse))
+    return BoostedTrees(base, *(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
 def _ascending(columns: np.ndarray) -> np.ndarray:
@@ -164,10 +190,9 @@ def _best_split(keys, residual, begin, end, total, inverse, best):
 
 
 @compiled
-def _staged(X, base, features, thresholds, leaves, y):
-    """RMSE against y after each stage, and the mean after the last."""
+def _staged(X, mean, features, thresholds, leaves, y):
+    """RMSE against y after each stage; adds all stages to the mean."""
     stages, num_inner = features.shape
-    mean = np.full(X.shape[0], base)
     rmse = np.empty(stages)
     for stage in range(stages):
         squares = 0.0
@@ -178,4 +203,4 @@ def _staged(X, base, features, thresholds, leaves, y):
             mean[row] += leaves[stage, inner - num_inner]
             squares += (y[row] - mean[row]) ** 2
         rmse[stage] = np.sqrt(squares / X.shape[0])
-    return rmse, mean
+    return rmse

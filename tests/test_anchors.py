@@ -12,6 +12,7 @@ import xgboost
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import RidgeCV
 
+from anchormoe import trees
 from anchormoe.anchors import AnchorMeans, anchor_means, require_usable
 from anchormoe.config import AnchorConfig, AnchorKind
 from anchormoe.errors import UserError
@@ -154,6 +155,23 @@ def test_xgboost_depends_on_decimal_units_by_rounding_only(scale: float) -> None
 def test_xgboost_takes_a_constant_target() -> None:
     means = anchor_means(XGBOOST, X, np.full(len(y), 7.0), SPLIT, seed=SEED)
     np.testing.assert_allclose(means.test, 7.0)
+
+
+def test_trees_that_stop_early_are_the_first_of_the_long_fit() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-1, 1, (200, 3))
+    noisy = rows[:, 0] + rng.standard_normal(200)
+    train, held_out = (rows[:150], noisy[:150]), (rows[150:], noisy[150:])
+    settings = {"learning_rate": 0.1, "max_depth": 2}
+    long = trees.fit(*train, stages=600, **settings)
+    best = 1 + int(np.argmin(long.staged_rmse(*held_out)))
+    assert best < 400  # or there is nothing to stop
+    stopped = trees.fit(*train, stages=600, validation=held_out, early_stopping_rounds=60, **settings)
+    length = len(stopped.leaf)
+    assert best + 60 <= length < 600
+    assert np.array_equal(stopped.staged_rmse(*held_out), long.staged_rmse(*held_out)[:length])
+    whole = trees.fit(*train, stages=90, validation=held_out, early_stopping_rounds=600, **settings)
+    assert np.array_equal(whole.predict(rows, stages=90), long.predict(rows, stages=90))
 
 
 def test_trees_pass_over_columns_that_say_nothing_new() -> None:
