@@ -38,7 +38,6 @@ from anchormoe.mixture import GaussianMixture
 from anchormoe.model import AnchorMoE, initial_model
 from anchormoe.out_of_fold import OutOfFold, Predict
 from anchormoe.scaling import Scaling
-from anchormoe.sharing import shared
 from anchormoe.splits import Split
 from anchormoe.train import SelectedEpoch, predict, select_epoch
 
@@ -46,7 +45,8 @@ from anchormoe.train import SelectedEpoch, predict, select_epoch
 def fit_predict(config: Config, dataset: Dataset, split: Split) -> Outcome:
     settings = Settings(config.crossfit, config.anchor, config.model, config.train, config.rules)
     seed = int(np.random.SeedSequence([config.seed, split.number]).generate_state(1)[0])
-    fitted, seconds = shared(_timed_fit)(settings, dataset.X[split.train], dataset.y[split.train], seed=seed)
+    start = time.perf_counter()
+    fitted = fit(settings, dataset.X[split.train], dataset.y[split.train], seed=seed)
     linear_map = fitted.calibration() if config.calibration is Calibration.linear else None
     after_fit = time.perf_counter()
     raw = fitted.predict(dataset.X[split.test])
@@ -58,18 +58,13 @@ def fit_predict(config: Config, dataset: Dataset, split: Split) -> Outcome:
         scale=scale,
         mean_y=mixture.mean.numpy(),
         mean_y_uncalibrated=raw.mean.numpy(),
-        fit_seconds=seconds,
+        fit_seconds=after_fit - start,
         predict_seconds=time.perf_counter() - after_fit,
         epoch=round(np.mean([member.selected.epoch for member in fitted.members])),
         longest_wait=max(member.selected.longest_wait for member in fitted.members),
         calibration_a=None if linear_map is None else linear_map.slope,
         calibration_b=None if linear_map is None else linear_map.intercept,
     )
-
-
-def _timed_fit(settings: Settings, X: np.ndarray, y: np.ndarray, *, seed: int) -> tuple[CrossFit, float]:
-    start = time.perf_counter()
-    return fit(settings, X, y, seed=seed), time.perf_counter() - start
 
 
 @dataclass(frozen=True)
