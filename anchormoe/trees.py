@@ -102,7 +102,7 @@ def _boost(columns, ascending, residual, stages, learning_rate, max_depth):
     total, best = np.empty(num_leaves), np.empty(num_leaves)
     begin = np.zeros(num_leaves + 1, np.int64)
     by_node = np.empty_like(ascending)  # each column's rows in ascending order within a node, node after node
-    spare = np.empty(num_rows, np.int64)
+    spare, left_sum = np.empty(num_rows, np.int64), np.empty(num_rows)
     for stage in range(stages):
         node[:] = 0
         begin[1] = num_rows
@@ -121,7 +121,7 @@ def _boost(columns, ascending, residual, stages, learning_rate, max_depth):
                     for j in range(0, num_nodes, 2):
                         _part(before, keys, node, begin[j], begin[j + 1], begin[j + 2], spare)
                 for j in range(num_nodes):
-                    gain, at = _best_split(keys, residual, begin[j], begin[j + 1], total[j], inverse, best[j])
+                    gain, at = _best_split(keys, residual, begin[j], begin[j + 1], total[j], inverse, best[j], left_sum)
                     if at >= 0:
                         below, above = columns[column, _row(keys[at - 1])], columns[column, _row(keys[at])]
                         best[j], feature[j] = gain, column
@@ -171,22 +171,31 @@ def _part(keys, to_keys, node, begin, middle, end, spare):
 
 
 @compiled
-def _best_split(keys, residual, begin, end, total, inverse, best):
+def _best_split(keys, residual, begin, end, total, inverse, best, left_sum):
     """Where to cut one node's rows in one column for the largest sum_left^2 / n_left + sum_right^2 / n_right, that is
     the least squared error: (the sum, position of the first row on the right), or a position of -1 if none is above
-    `best`."""
+    `best`. Running sums first, then the largest gain, which vectorises; where it is, if it is of use."""
+    count = end - begin
+    running = 0.0
+    for i in range(1, count):
+        running += residual[_row(keys[begin + i - 1])]
+        left_sum[i] = running
+    largest = best
+    for i in range(1, count):
+        largest = max(largest, _gain(left_sum[i], total, inverse[i], inverse[count - i]))
     at = -1
-    if begin < end:
-        last, left_sum = keys[begin] >> 32, residual[_row(keys[begin])]
-        for position in range(begin + 1, end):
-            key = keys[position]
-            right_sum = total - left_sum
-            gain = left_sum**2 * inverse[position - begin] + right_sum**2 * inverse[end - position]
-            if (key >> 32 != last) & (gain > best):
-                best, at = gain, position
-            left_sum += residual[_row(key)]
-            last = key >> 32
+    if largest > best:
+        for i in range(1, count):
+            gain = _gain(left_sum[i], total, inverse[i], inverse[count - i])
+            if gain > best and keys[begin + i] >> 32 != keys[begin + i - 1] >> 32:
+                best, at = gain, begin + i
     return best, at
+
+
+@compiled
+def _gain(left_sum, total, inverse_left, inverse_right):
+    right_sum = total - left_sum
+    return left_sum**2 * inverse_left + right_sum**2 * inverse_right
 
 
 @compiled
