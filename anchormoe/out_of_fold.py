@@ -1,4 +1,5 @@
 """Anchors for the cross-fitted recipe: every training row's mean comes from a model that has not seen the row.
+Without an anchor that mean is one constant for all rows.
 
 A boosted anchor's stage is the one with the lowest error over all held-out rows together. A stack is the combination
 of its members, with weights of at least zero, that has the lowest error on the held-out rows.
