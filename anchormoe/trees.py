@@ -51,25 +51,41 @@ def fit(
     early_stopping_rounds: int | None = None,
 ) -> BoostedTrees:
     """With both of the last: no further once so many stages have brought no lower error on the validation rows."""
-    columns = np.asarray(X, dtype=np.float32).T
-    kept = _worth_searching(columns)
-    columns = np.ascontiguousarray(columns[kept])
-    ascending = _ascending(columns)
+    columns = SortedColumns(X)
     base = float(y.mean())
     residual = y - base
     if validation is None or early_stopping_rounds is None:
-        feature, threshold, leaf = _boost(columns, ascending, residual, stages, learning_rate, max_depth)
-        return BoostedTrees(base, kept[feature], threshold, leaf)
+        return BoostedTrees(base, *columns.boost(residual, stages, learning_rate, max_depth))
     rows, mean = np.float32(validation[0]), np.full(len(validation[1]), base)
     parts: list[tuple[np.ndarray, ...]] = []
     rmse, best = np.empty(0), 0
     while len(rmse) < stages and len(rmse) - best < early_stopping_rounds:
         more = min(_STAGES_AT_ONCE, stages - len(rmse))
-        feature, threshold, leaf = _boost(columns, ascending, residual, more, learning_rate, max_depth)
-        parts.append((kept[feature], threshold, leaf))
+        parts.append(columns.boost(residual, more, learning_rate, max_depth))
         rmse = np.append(rmse, _staged(rows, mean, *parts[-1], validation[1]))
         best = 1 + int(np.argmin(rmse))
     return BoostedTrees(base, *(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+class SortedColumns:
+    """The features of the rows to fit, sorted once for any number of trees."""
+
+    def __init__(self, X: np.ndarray) -> None:
+        columns = np.asarray(X, dtype=np.float32).T
+        self._kept = _worth_searching(columns)
+        self._columns = np.ascontiguousarray(columns[self._kept])
+        self._ascending = _ascending(self._columns)
+
+    def tree(self, y: np.ndarray, *, max_depth: int) -> BoostedTrees:
+        """One tree of the least squares."""
+        return BoostedTrees(0.0, *self.boost(np.array(y, dtype=np.float64), 1, 1.0, max_depth))
+
+    def boost(
+        self, residual: np.ndarray, stages: int, learning_rate: float, max_depth: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(feature, threshold, leaf) of so many more trees, which are taken off the residual."""
+        feature, threshold, leaf = _boost(self._columns, self._ascending, residual, stages, learning_rate, max_depth)
+        return self._kept[feature], threshold, leaf
 
 
 def _ascending(columns: np.ndarray) -> np.ndarray:

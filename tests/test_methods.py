@@ -159,6 +159,18 @@ def test_an_unknown_method_and_an_unknown_parameter_are_the_users_mistakes() -> 
 # --- other libraries' distributions
 
 
+def test_ngboost_is_what_its_library_computes_with_its_own_trees() -> None:
+    X, y = ordinary(300)
+    mine, library = (
+        methods.fitted(methods.make(configured("ngboost", QUICK["ngboost"] | {"own_trees": own})), X, y, seed=3)
+        for own in (False, True)
+    )
+    assert mine.model.n_estimators == library.model.n_estimators
+    ours, theirs = mine.predict(X), library.predict(X)
+    torch.testing.assert_close(ours.mean, theirs.mean, rtol=0, atol=1e-10)
+    torch.testing.assert_close(ours.scales, theirs.scales, rtol=1e-10, atol=0)
+
+
 @pytest.mark.parametrize("library", ["scipy", "torch", "ngboost", "skpro"])
 def test_a_foreign_distribution_answers_as_ours_does(library: str) -> None:
     mean, scale = np.array([0.0, 1.0, -2.0]), np.array([1.0, 0.5, 3.0])
