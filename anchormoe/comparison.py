@@ -96,7 +96,7 @@ def _live_cell(metric: str, run: pd.DataFrame | None) -> Cell:
 
 
 def means(rows: pd.DataFrame, metric: str, *, seed: int = 1) -> pd.DataFrame:
-    """Mean over splits: one row per dataset, one column per method that has them all."""
+    """Mean over splits: one row per dataset, one column per method that has all 20 splits of all datasets."""
     return _means(metric, _runs(rows, seed), list(METHODS))
 
 
@@ -110,7 +110,11 @@ def pit_counts(rows: pd.DataFrame, method: str, dataset: str, *, seed: int = 1) 
 
 
 def _means(metric: str, chosen: Runs, methods: Sequence[str]) -> pd.DataFrame:
-    complete = [name for name in methods if all((name, dataset) in chosen for dataset in published.DATASETS)]
+    complete = [
+        name
+        for name in methods
+        if all(len(chosen.get((name, dataset), ())) == NUM_SPLITS for dataset in published.DATASETS)
+    ]
     return pd.DataFrame(
         {name: [chosen[name, dataset][metric].mean() for dataset in published.DATASETS] for name in complete},
         index=list(published.DATASETS),
@@ -124,7 +128,7 @@ def _rank_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
     body = []
     for dataset, values in zip(published.DATASETS, ranks.to_numpy().tolist(), strict=True):
         body.append(_row(dataset, "live", [Cell("rank", "", value, decimals=0) for value in values]))
-    notes = ["1 is best. Only methods with rows on all nine datasets."]
+    notes = ["1 is best. Only methods with all 20 splits of all nine datasets."]
     if len(complete) > 2:
         test = stats.rank_test(means)
         average = [Cell("rank", "", float(test.average_rank.loc[name]), decimals=2) for name in complete]

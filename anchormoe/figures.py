@@ -34,7 +34,7 @@ def critical_difference(rows: pd.DataFrame, metric: str) -> Figure:
     title, _ = comparison.METRICS[metric]
     if means.shape[1] < 3:
         raise UserError(
-            f"a figure of {metric} must have 3 methods with rows on all datasets, received {means.shape[1]}; "
+            f"a figure of {metric} must have 3 methods with all 20 splits of all datasets, received {means.shape[1]}; "
             "run more of experiment=comparison, or figures=off"
         )
     test = stats.rank_test(means)
