@@ -1,0 +1,68 @@
+"""What a split of the cross-fitted recipe costs beside NGBoost's, on one core, in one run.
+
+    make bench-cost         writes benchmarks/cost.md
+
+NGBoost as its paper runs it (stages chosen on held-out rows, then a refit), twice: with the ngboost library's own trees
+and with the ones of method=ngboost. Only ratios travel from one machine to another.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from anchormoe import methods
+from anchormoe.bench import parse
+from anchormoe.runner import keep_freed_memory, load_dataset, make_split, one_thread
+
+HERE = Path(__file__).parent
+DATASETS = ("yacht", "boston", "energy", "concrete", "wine", "power", "kin8nm", "protein", "naval")
+RUNS = {
+    "cross-fitted": ["model=crossfit"],
+    "NGBoost, own trees": ["method=ngboost", "anchor=none", "+method.params.own_trees=true"],
+    "NGBoost": ["method=ngboost", "anchor=none"],
+}
+
+
+def main(names: list[str]) -> None:
+    console = Console()
+    seconds = {}
+    with one_thread():
+        keep_freed_memory()
+        for run in RUNS:
+            fit_seconds("yacht", run)  # compiles
+        for name in names:
+            seconds[name] = {run: fit_seconds(name, run) for run in RUNS}
+            console.print(name, seconds[name])
+    table = markdown(seconds)
+    console.print(table)
+    if names == list(DATASETS):
+        (HERE / "cost.md").write_text(table)
+
+
+def fit_seconds(name: str, run: str) -> float:
+    (job,) = parse([f"dataset={name}", "protocol=clean", *RUNS[run]])
+    config = job.config()
+    dataset = load_dataset(config)
+    return methods.fit_predict(config, dataset, make_split(config, len(dataset.y), 1), inner_seed=1).fit_seconds
+
+
+def markdown(seconds: dict[str, dict[str, float]]) -> str:
+    head = f"| dataset | {', s | '.join(RUNS)}, s | own trees / cross-fitted | NGBoost / cross-fitted |"
+    lines = [head, "|---" + "|---:" * (head.count("|") - 2) + "|"]
+    for name, of in seconds.items():
+        ours, own, fast = (of[run] for run in RUNS)
+        lines.append(f"| {name} | {ours:.1f} | {own:.1f} | {fast:.1f} | **{own / ours:.1f}** | {fast / ours:.1f} |")
+    legend = """
+Split 1 of `protocol=clean`, time to fit, everything on one core in one run.
+
+- *cross-fitted*: `model=crossfit`. *NGBoost*: `method=ngboost`, stages chosen on 20% of the rows, then a refit on all.
+- *own trees*: with scikit-learn's trees, as the ngboost library comes. Otherwise the same trees on columns sorted once.
+"""
+    return "\n".join(lines) + "\n" + legend
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or list(DATASETS))
