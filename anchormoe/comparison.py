@@ -82,8 +82,8 @@ def _metric_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
     columns = tuple(Column(METHODS[name], (metric,), SE) for name in present)
     notes = ["protocol=clean, seed 1: mean ± SE over the splits."]
     if lower_is_better:
-        notes.append("Bold: lowest of its row, of those with all 20 splits.")
-    return Table(f"comparison_{metric}", "comparison", title, tuple(notes), columns, tuple(body), ())
+        notes.append("Bold: lowest on its dataset, of those with all 20 splits.")
+    return Table(f"comparison_{metric}", "comparison", title, tuple(notes), columns, tuple(body), (), turned=True)
 
 
 def _live_cell(metric: str, run: pd.DataFrame | None) -> Cell:
@@ -123,8 +123,9 @@ def _means(metric: str, chosen: Runs, methods: Sequence[str]) -> pd.DataFrame:
 
 def _rank_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
     means = _means(metric, chosen, present)
-    complete = [str(name) for name in means]
     ranks = means.rank(axis=1)
+    ranks = ranks[ranks.mean().sort_values(kind="stable").index]
+    complete = [str(name) for name in ranks]
     body = []
     for dataset, values in zip(published.DATASETS, ranks.to_numpy().tolist(), strict=True):
         body.append(_row(dataset, "live", [Cell("rank", "", value, decimals=0) for value in values]))
@@ -132,14 +133,14 @@ def _rank_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
     if len(complete) > 2:
         test = stats.rank_test(means)
         average = [Cell("rank", "", float(test.average_rank.loc[name]), decimals=2) for name in complete]
-        body.append(Row("average", sum(row.n for row in body), "live", with_best_bold(average)))
+        body.append(Row("average", None, "live", with_best_bold(average)))
         notes.append(
             f"Friedman's test: p = {test.p_value:.2g}. Average ranks that differ by less than "
             f"{test.critical_distance:.2f} are not told apart (Nemenyi, 5%)."
         )
     columns = tuple(Column(METHODS[name], ("rank",), "") for name in complete)
     title = f"Ranks by {METRICS[metric][0]}"
-    return Table(f"ranks_{metric}", "comparison", title, tuple(notes), columns, tuple(body), ())
+    return Table(f"ranks_{metric}", "comparison", title, tuple(notes), columns, tuple(body), (), turned=True)
 
 
 def _paired_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
@@ -155,7 +156,7 @@ def _paired_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
         "comparisons.",
     )
     title = f"{METRICS[metric][0]}: difference from {METHODS[base]}"
-    return Table(f"paired_{metric}", "comparison", title, notes, columns, tuple(body), ())
+    return Table(f"paired_{metric}", "comparison", title, notes, columns, tuple(body), (), turned=True)
 
 
 def _paired_cell(metric: str, chosen: Runs, base: str, method: str, dataset: str) -> Cell:

@@ -70,7 +70,7 @@ class Cell:
 @dataclass(frozen=True)
 class Row:
     dataset: str
-    n: int
+    n: int | None
     source: str  # whose values: published, reproduced, ...
     cells: tuple[Cell, ...]
 
@@ -84,6 +84,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     footnotes: tuple[str, ...]  # mark 1 first
+    turned: bool = False  # shown with a line per column: for more columns than fit side by side
 
     def __post_init__(self) -> None:
         for row in self.rows:

@@ -5,20 +5,72 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from rich import box
 from rich.console import Console, Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from anchormoe.grid import Cell, Column, Row, Table
+from anchormoe.grid import Cell, Column, Table
 
 FORMATS = ("md", "csv", "tex", "rich")
-_LABELS = ("Dataset", "N", "Values")
 _CSV_HEADER = (
     *("form", "table", "dataset", "n", "values", "column"),
     *("metric", "mean", "spread", "spread_kind", "num_splits", "best", "absent", "notes"),
 )
+
+
+@dataclass(frozen=True)
+class _Head:
+    title: str
+    below: str  # what it is measured in, or the number of rows
+    marks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Line:
+    labels: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    starts_group: bool
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """A table as its reader sees it: rows as lines, or turned, columns as lines."""
+
+    title: str
+    label_heads: tuple[str, ...]
+    heads: tuple[_Head, ...]
+    lines: tuple[_Line, ...]
+
+
+def _layout(table: Table) -> _Layout:
+    return _turned(table) if table.turned else _upright(table)
+
+
+def _upright(table: Table) -> _Layout:
+    """Dataset and N stand once, in the first of the dataset's rows."""
+    lines, before = [], None
+    for row in table.rows:
+        starts = row.dataset != before
+        number = "" if row.n is None else str(row.n)
+        labels = (row.dataset.capitalize(), number, row.source) if starts else ("", "", row.source)
+        lines.append(_Line(labels, row.cells, starts))
+        before = row.dataset
+    heads = tuple(_Head(column.title, column.measure, column.marks) for column in table.columns)
+    return _Layout(table.title, ("Dataset", "N", "Values"), heads, tuple(lines))
+
+
+def _turned(table: Table) -> _Layout:
+    """One row per dataset, all columns in one unit, which goes into the title."""
+    heads = tuple(_Head(row.dataset.capitalize(), "" if row.n is None else f"N={row.n}") for row in table.rows)
+    lines = [
+        _Line((column.title,), tuple(row.cells[index] for row in table.rows), True)
+        for index, column in enumerate(table.columns)
+    ]
+    measures = dict.fromkeys(column.measure for column in table.columns)
+    return _Layout(f"{table.title} ({', '.join(measures)})", ("Method",), heads, tuple(lines))
 
 
 def render(tables: Sequence[Table], format: str, *, width: int = 120) -> str:
@@ -43,11 +95,13 @@ def to_markdown(table: Table) -> str:
     def cell_text(cell: Cell) -> str:
         return (f"**{cell.text}**" if cell.bold else cell.text) + _sup(cell.marks)
 
-    header = [*_LABELS, *(f"{column.title}<br>({column.measure}){_sup(column.marks)}" for column in table.columns)]
-    lines = [f"### {table.title}", ""]
+    layout = _layout(table)
+    heads = [f"{head.title}<br>({head.below}){_sup(head.marks)}" if head.below else head.title for head in layout.heads]
+    lines = [f"### {layout.title}", ""]
     lines += [f"{note}  " for note in table.notes[:-1]] + [table.notes[-1], ""] if table.notes else []
-    lines += [_pipe(header), _pipe(["---", "---:", "---", *["---:"] * len(table.columns)])]
-    lines += [_pipe([*_labels(table, index), *map(cell_text, row.cells)]) for index, row in enumerate(table.rows)]
+    lines += [_pipe([*layout.label_heads, *heads])]
+    lines += [_pipe([*("---:" if label == "N" else "---" for label in layout.label_heads), *["---:"] * len(heads)])]
+    lines += [_pipe([*line.labels, *map(cell_text, line.cells)]) for line in layout.lines]
     lines += [""] + [f"{number}. {text}" for number, text in enumerate(table.footnotes, start=1)]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -65,23 +119,26 @@ def to_latex(table: Table) -> str:
     def line(parts: Sequence[str]) -> str:
         return f"    {' & '.join(parts)} \\\\"
 
+    layout = _layout(table)
+    labels = ["\\textit{N}" if label == "N" else label for label in layout.label_heads]
     lines = [
         "\\begin{table}[ht]",
         "  \\centering",
         "  \\small",
-        f"  \\caption{{{_escape(' '.join([table.title + '.', *table.notes]))}}}",
+        f"  \\caption{{{_escape(' '.join([layout.title + '.', *table.notes]))}}}",
         f"  \\label{{tab:{table.key}_{table.form}}}",
         "  \\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%",
-        f"  \\begin{{tabular}}{{l r l {'c ' * len(table.columns)}}}",
+        f"  \\begin{{tabular}}{{{''.join('r ' if label == 'N' else 'l ' for label in layout.label_heads)}"
+        f"{'c ' * len(layout.heads)}}}",
         "    \\toprule",
-        line(["Dataset", "\\textit{N}", "Values", *(_escape(c.title) + sup(c.marks) for c in table.columns)]),
-        line(["", "", "", *(f"{{\\footnotesize {_escape(c.measure)}}}" for c in table.columns)]),
+        line([*labels, *(_escape(head.title) + sup(head.marks) for head in layout.heads)]),
+        line([*[""] * len(labels), *(f"{{\\footnotesize {_escape(head.below)}}}" for head in layout.heads)]),
         "    \\midrule",
     ]
-    for index, row in enumerate(table.rows):
-        if index and _starts_dataset(table, index):
+    for index, row in enumerate(layout.lines):
+        if index and row.starts_group and not table.turned:
             lines.append("    \\addlinespace")
-        lines.append(line([*map(_escape, _labels(table, index)), *map(cell_text, row.cells)]))
+        lines.append(line([*map(_escape, row.labels), *map(cell_text, row.cells)]))
     lines += ["    \\bottomrule", "  \\end{tabular}}"]
     if table.footnotes:
         lines += ["", "  \\vspace{4pt}", "  \\begin{minipage}{\\linewidth}\\footnotesize"]
@@ -115,29 +172,31 @@ def _csv_cell(column: Column, cell: Cell, table: Table) -> list[object]:
 
 def to_rich(table: Table, *, width: int | None = None) -> Group:
     """For the terminal. If the table is wider than `width`, ± goes on a line of its own in every cell."""
-    grid = _rich_grid(table, stacked=False)
+    layout = _layout(table)
+    grid = _rich_grid(layout, stacked=False)
     if width is not None and Console(width=10_000).measure(grid).maximum > width:
-        grid = _rich_grid(table, stacked=True)
-    parts: list[RichTable | Text] = [Text(table.title, style="bold"), grid, Text("")]
+        grid = _rich_grid(layout, stacked=True)
+    parts: list[RichTable | Text] = [Text(layout.title, style="bold"), grid, Text("")]
     parts += [Text(note, style="dim") for note in table.notes]
     parts += [Text(f"[{number}] {text}", style="dim") for number, text in enumerate(table.footnotes, start=1)]
     return Group(*parts)
 
 
-def _rich_grid(table: Table, *, stacked: bool) -> RichTable:
+def _rich_grid(layout: _Layout, *, stacked: bool) -> RichTable:
     grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0 if stacked else 2, 0, 0))
-    for position, label in enumerate(_LABELS):
-        widest = max(len(_labels(table, index)[position]) for index in range(len(table.rows)))
+    for position, label in enumerate(layout.label_heads):
+        widest = max(len(line.labels[position]) for line in layout.lines)
         grid.add_column(label, justify="right" if label == "N" else "left", min_width=max(widest, len(label)))
-    for column in table.columns:
-        title = column.title + _bracketed(column.marks)
+    for head in layout.heads:
+        title = head.title + _bracketed(head.marks)
         title = title.replace(" ", "\n") if stacked else title.replace(" (", "\n(")
-        measure = column.measure.replace(" ±", "\n±").replace("as ", "as\n" if stacked else "as ")
-        grid.add_column(Text(f"{title}\n{measure}"), justify="right")
-    for index, row in enumerate(table.rows):
-        if stacked and index and _starts_dataset(table, index):
+        below = head.below.replace(" ±", "\n±").replace("as ", "as\n" if stacked else "as ")
+        grid.add_column(Text(f"{title}\n{below}"), justify="right")
+    apart = stacked and any(cell.deviation is not None for line in layout.lines for cell in line.cells)
+    for index, line in enumerate(layout.lines):
+        if apart and index and line.starts_group:
             grid.add_row()
-        grid.add_row(*_labels(table, index), *(_rich_cell(cell, stacked) for cell in row.cells))
+        grid.add_row(*line.labels, *(_rich_cell(cell, stacked) for cell in line.cells))
     return grid
 
 
@@ -148,17 +207,6 @@ def _rich_cell(cell: Cell, stacked: bool) -> Text:
         return Text.assemble((cell.text, style), marks)
     mean, *rest = cell.text.replace(" ±", "\n±").replace(" (", "\n(").split("\n")
     return Text.assemble((mean, style), marks, ("".join(f"\n{line}" for line in rest), style))
-
-
-def _labels(table: Table, index: int) -> list[str]:
-    """Dataset and N stand once, in the first of the dataset's rows."""
-    row: Row = table.rows[index]
-    first = _starts_dataset(table, index)
-    return [row.dataset.capitalize() if first else "", str(row.n) if first else "", row.source]
-
-
-def _starts_dataset(table: Table, index: int) -> bool:
-    return index == 0 or table.rows[index - 1].dataset != table.rows[index].dataset
 
 
 def _bracketed(marks: Sequence[int]) -> str:

@@ -61,7 +61,8 @@ def test_means_standard_errors_and_the_best_are_those_of_the_rows() -> None:
 
 def test_ranks_and_their_average() -> None:
     built = table(made_up_rows(), "ranks_nll_y")
-    assert [[cell.mean for cell in row.cells] for row in built.rows] == [[2, 3, 4, 1]] * 10
+    assert [column.title for column in built.columns] == ["MDN", "Anchor-MoE", "NGBoost", "GBDT, one variance"]
+    assert [[cell.mean for cell in row.cells] for row in built.rows] == [[1, 2, 3, 4]] * 10
     assert built.rows[-1].dataset == "average"
     assert any("Friedman" in note for note in built.notes)
 
@@ -109,6 +110,16 @@ def test_every_format_shows_every_table(format: str) -> None:
     text = render.render(built, format, width=200)
     assert "MDN" in text
     assert len(built) == 5 + 3 + 3 + 1
+
+
+def test_methods_go_down_and_datasets_across() -> None:
+    """Sixteen methods side by side fit no page."""
+    lines = render.render([table(made_up_rows(), "comparison_nll_y")], "md").splitlines()
+    header, _, *body = [line.split("|")[1:-1] for line in lines if line.startswith("|")]
+    assert lines[0] == "### NLL in original units (nll_y ± SE)"
+    assert [cell.strip() for cell in header[:2]] == ["Method", "Boston<br>(N=506)"]
+    assert [line[0].strip() for line in body] == ["Anchor-MoE", "NGBoost", "GBDT, one variance", "MDN"]
+    assert all(len(line) == 10 for line in body)
 
 
 def test_rows_of_another_protocol_or_ablation_do_not_count() -> None:
