@@ -33,7 +33,7 @@ QUICK: dict[str, dict[str, object]] = {
     "quantile_forest": {"num_trees": 30},
     "xgboost_normal": {"stages": 60},
 }
-SPARSE = {"steps": 10, "refining_steps": 5, "warm_up_rows": 25, "exact_up_to": 28, "num_inducing": 20}
+SPARSE = {"steps": 10, "sparse_steps": 5, "warm_up_rows": 25, "exact_up_to": 28, "num_inducing": 20}
 HEAVY = {"rff_krr"}  # 20 ridge regressions on 4096 features, whatever the data
 
 
@@ -157,6 +157,27 @@ def test_an_unknown_method_and_an_unknown_parameter_are_the_users_mistakes() -> 
 
 
 # --- other libraries' distributions
+
+
+def test_a_sparse_process_with_all_rows_inducing_is_the_exact_one() -> None:
+    """Titsias' bound is then the likelihood itself: log N(y; m, K + s^2 I), here by numpy."""
+    from anchormoe.methods.gaussian_process import _Exact, _Sparse
+
+    X, y = (torch.as_tensor(values) for values in ordinary(40))
+    exact = _Exact(X, y)
+    sparse = _Sparse(exact, X, y, X)
+    rows = X[:7] + 0.1
+    K, K_rows, variance = (
+        exact.kernel(first, second).to_dense().detach().numpy() for first, second in ((X, X), (rows, X), (rows, rows))
+    )
+    noise, mean = exact.likelihood.noise.item(), exact.mean(X).detach().numpy()
+    covariance = K + noise * np.eye(40)
+    likelihood = scipy.stats.multivariate_normal(mean, covariance).logpdf(y)
+    assert sparse._bound().item() == pytest.approx(likelihood, rel=1e-4)
+    predicted_mean, predicted_variance = (values.detach().numpy() for values in sparse.latent(rows))
+    solved = np.linalg.solve(covariance, K_rows.T)
+    np.testing.assert_allclose(predicted_mean, mean[:7] + solved.T @ (y.numpy() - mean), atol=1e-4)
+    np.testing.assert_allclose(predicted_variance, np.diag(variance - K_rows @ solved), atol=1e-4)
 
 
 def test_ngboost_is_what_its_library_computes_with_its_own_trees() -> None:
