@@ -90,7 +90,9 @@ def _metric_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
         notes.append(SPIKES)
     if lower_is_better:
         notes.append("Bold: lowest on its dataset, of those with all 20 splits.")
-    return Table(f"comparison_{metric}", "comparison", title, tuple(notes), columns, tuple(body), (), turned=True)
+    return Table(
+        f"comparison_{metric}", "comparison", title, tuple(notes), columns, tuple(body), (), lines_are="Method"
+    )
 
 
 def _live_cell(metric: str, run: pd.DataFrame | None) -> Cell:
@@ -149,7 +151,7 @@ def _rank_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
         )
     columns = tuple(Column(METHODS[name], ("rank",), "") for name in complete)
     title = f"Ranks by {METRICS[metric][0]}"
-    return Table(f"ranks_{metric}", "comparison", title, tuple(notes), columns, tuple(body), (), turned=True)
+    return Table(f"ranks_{metric}", "comparison", title, tuple(notes), columns, tuple(body), (), lines_are="Method")
 
 
 def _paired_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
@@ -165,7 +167,7 @@ def _paired_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
         "comparisons.",
     )
     title = f"{METRICS[metric][0]}: difference from {METHODS[base]}"
-    return Table(f"paired_{metric}", "comparison", title, notes, columns, tuple(body), (), turned=True)
+    return Table(f"paired_{metric}", "comparison", title, notes, columns, tuple(body), (), lines_are="Method")
 
 
 def _paired_cell(metric: str, chosen: Runs, base: str, method: str, dataset: str) -> Cell:

@@ -84,7 +84,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     footnotes: tuple[str, ...]  # mark 1 first
-    turned: bool = False  # shown with a line per column: for more columns than fit side by side
+    lines_are: str = ""  # what columns are, if each is shown as a line: for more, or longer, than fit side by side
 
     def __post_init__(self) -> None:
         for row in self.rows:

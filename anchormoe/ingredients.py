@@ -54,7 +54,9 @@ def _table(metric: str, runs: dict[tuple[str, str], pd.DataFrame]) -> Table:
     notes = (
         "protocol=clean, seed 1: mean ± SE over the splits that all steps have. Each step adds to the one before.",
     )
-    return Table(f"ingredients_{metric}", "ingredients", METRICS[metric][0], notes, columns, tuple(body), ())
+    return Table(
+        f"ingredients_{metric}", "ingredients", METRICS[metric][0], notes, columns, tuple(body), (), lines_are="Step"
+    )
 
 
 def _cell(metric: str, run: pd.DataFrame, splits: list[int]) -> Cell:

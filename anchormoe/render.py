@@ -46,7 +46,7 @@ class _Layout:
 
 
 def _layout(table: Table) -> _Layout:
-    return _turned(table) if table.turned else _upright(table)
+    return _turned(table) if table.lines_are else _upright(table)
 
 
 def _upright(table: Table) -> _Layout:
@@ -70,7 +70,7 @@ def _turned(table: Table) -> _Layout:
         for index, column in enumerate(table.columns)
     ]
     measures = dict.fromkeys(column.measure for column in table.columns)
-    return _Layout(f"{table.title} ({', '.join(measures)})", ("Method",), heads, tuple(lines))
+    return _Layout(f"{table.title} ({', '.join(measures)})", (table.lines_are,), heads, tuple(lines))
 
 
 def render(tables: Sequence[Table], format: str, *, width: int = 120) -> str:
@@ -136,7 +136,7 @@ def to_latex(table: Table) -> str:
         "    \\midrule",
     ]
     for index, row in enumerate(layout.lines):
-        if index and row.starts_group and not table.turned:
+        if index and row.starts_group and not table.lines_are:
             lines.append("    \\addlinespace")
         lines.append(line([*map(_escape, row.labels), *map(cell_text, row.cells)]))
     lines += ["    \\bottomrule", "  \\end{tabular}}"]
