@@ -23,13 +23,15 @@ from anchormoe.mixture import GaussianMixture
 TEMPERATURE = 0.1
 INITIAL_RATE = 0.1
 # The learned variance keeps shrinking on the rows it is trained on and takes the rates with it, so training has to stop
-# in time; several networks, trained side by side, make the choice less a matter of chance.
+# in time, and where little noise is left (Naval) in small steps. Several networks, trained side by side, make the
+# choice less a matter of chance.
 FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 NUM_TRIALS = 3
 
 
 class ConcreteDropout:
-    """One network with a mean, a variance and a learned rate per layer; length of training by held-out rows.
+    """One network with a mean, a variance and a learned rate per layer; learning rate and length of training by
+    held-out rows.
 
     p(y | x) = 1/T sum_t N(y; mu(x; w_t), s^2(x; w_t)), w_t: the weights under the t-th relaxed mask. The T masks are
     drawn once, so that a row's prediction does not depend on the rows beside it.
@@ -43,36 +45,36 @@ class ConcreteDropout:
         epochs: int = 400,
         max_steps: int = 12_000,
         batch_size: int = 128,
-        learning_rate: float = 1e-2,
+        learning_rates: Sequence[float] = (3e-3, 1e-2),
         length_scale: float = 1e-2,
     ) -> None:
         self.hidden_dim, self.num_samples = hidden_dim, num_samples
         self.epochs, self.max_steps, self.batch_size = epochs, max_steps, batch_size
-        self.learning_rate, self.length_scale = learning_rate, length_scale
+        self.learning_rates, self.length_scale = tuple(learning_rates), length_scale
 
     def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
         train_rows, validation = hold_out(len(y), seed)
         to_columns = standardiser(X[train_rows])
-        stages = self._train(to_columns(X[train_rows]), y[train_rows], FRACTIONS, NUM_TRIALS, generator)
+        rate_of_trial = np.repeat(self.learning_rates, NUM_TRIALS)
+        stages = self._train(to_columns(X[train_rows]), y[train_rows], FRACTIONS, rate_of_trial, generator)
         targets = torch.as_tensor(y[validation], dtype=torch.float64)
-        likelihoods = [
-            np.mean(
-                [
-                    float(
-                        _mixture(self._sample(networks.only(trial), generator), to_columns(X[validation]))
-                        .log_prob(targets)
-                        .mean()
-                    )
-                    for trial in range(NUM_TRIALS)
-                ]
+
+        def likelihood(network: Layers) -> float:
+            mixture = _mixture(self._sample(network, generator), to_columns(X[validation]))
+            return float(mixture.log_prob(targets).mean())
+
+        likelihoods = {
+            (rate, fraction): np.mean(
+                [likelihood(networks.only(trial)) for trial in np.flatnonzero(rate_of_trial == rate)]
             )
-            for networks in stages
-        ]
-        self.fraction = FRACTIONS[int(np.argmax(likelihoods))]
+            for networks, fraction in zip(stages, FRACTIONS, strict=True)
+            for rate in self.learning_rates
+        }
+        self.learning_rate, self.fraction = max(likelihoods, key=likelihoods.__getitem__)
 
         self.to_columns = standardiser(X)
-        (network,) = self._train(self.to_columns(X), y, [self.fraction], 1, generator)
+        (network,) = self._train(self.to_columns(X), y, [self.fraction], [self.learning_rate], generator)
         self.rates = _logits(network).sigmoid().flatten().tolist()  # of the inputs and of the hidden units
         self.networks = self._sample(network, generator)
 
@@ -81,10 +83,10 @@ class ConcreteDropout:
         X: np.ndarray,
         y: np.ndarray,
         fractions: Sequence[float],
-        num_networks: int,
+        learning_rates: Sequence[float] | np.ndarray,
         generator: torch.Generator,
     ) -> list[Layers]:
-        """Networks after fractions of the full training."""
+        """A network for each of the learning rates after fractions of the full training."""
 
         def loss(layers: Layers, x_MBI: Tensor, y_MB: Tensor) -> Tensor:
             logit_2M11 = _logits(layers).unflatten(1, (-1, 1, 1))
@@ -98,11 +100,11 @@ class ConcreteDropout:
         architecture = Architecture(X.shape[1], self.hidden_dim, 2, further_dim=2)
         return train(
             architecture,
-            architecture.initial(num_networks, generator=generator),
+            architecture.initial(len(learning_rates), generator=generator),
             X,
             y,
             loss,
-            learning_rate=self.learning_rate,
+            learning_rate=torch.as_tensor(learning_rates),
             steps=[math.ceil(fraction * steps) for fraction in fractions],
             batch_size=self.batch_size,
             generator=generator,
