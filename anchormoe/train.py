@@ -6,7 +6,6 @@ Phase 2 goes on from those weights, with a new optimiser, for as many epochs on 
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -107,7 +106,7 @@ def select_epoch(model: AnchorMoE, train: Batch, validation: Batch, config: Trai
         nll = phase.mean_nll(validation)
         if nll < best.validation_nll:
             best = SelectedEpoch(epoch, nll, max(best.longest_wait, epoch - best.epoch))
-            best_weights = copy.deepcopy(model.state_dict())
+            best_weights = {name: value.clone() for name, value in model.state_dict().items()}
         if config.patience is not None and epoch - best.epoch >= config.patience:
             break
     if best_weights is None:
