@@ -70,22 +70,26 @@ class _FourierFeatures:
 
 
 def _weighted_ridge(design: np.ndarray, weight: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Solve (Phi' W Phi + RIDGE I) theta = Phi' W z.
+    """theta = (B'B + RIDGE I)^-1 B't = B' (BB' + RIDGE I)^-1 t, B = W^1/2 Phi, t = W^1/2 z: the smaller matrix is solved.
 
     By conjugate gradients in float64, preconditioned with the Cholesky factor of the same matrix in float32: the
     matrix and its factor are nearly all of the work, and in float32 they take half the time. Some five steps do.
     """
+    root = np.sqrt(weight)
+    weighted, target = design * root[:, None], root * z
+    few_rows = len(z) < design.shape[1]
+    side = weighted if few_rows else weighted.T
     # A product of a matrix with its own transpose is symmetric: BLAS computes one triangle, in half the time.
-    gram = ssyrk(1.0, np.float32(design * np.sqrt(weight)[:, None]).T, lower=True)
+    gram = ssyrk(1.0, np.float32(side), lower=True)
     gram[np.diag_indices(len(gram))] += np.float32(RIDGE)
     factor = cho_factor(gram, lower=True, overwrite_a=True)
     shape = gram.shape
-    matrix = LinearOperator(shape, matvec=lambda v: design.T @ (weight * (design @ v)) + RIDGE * v, dtype=np.float64)
+    matrix = LinearOperator(shape, matvec=lambda v: side @ (side.T @ v) + RIDGE * v, dtype=np.float64)
     inverse = LinearOperator(shape, matvec=lambda v: np.float64(cho_solve(factor, np.float32(v))), dtype=np.float64)
-    solution, unsolved = cg(matrix, design.T @ (weight * z), rtol=1e-12, M=inverse)
+    solution, unsolved = cg(matrix, target if few_rows else side @ target, rtol=1e-12, M=inverse)
     if unsolved:
         raise ArithmeticError(f"the ridge regression must converge, but did not in {unsolved} steps")
-    return solution
+    return side.T @ solution if few_rows else solution
 
 
 def _bandwidth2(members: np.ndarray, center: np.ndarray) -> float:
