@@ -211,16 +211,20 @@ def require_usable(config: AnchorConfig, *, cross_fitted: bool = False) -> None:
         assert config.target is not None
         accepted = parameters_of(import_regressor("anchor.target", config.target))
     elif config.kind is AnchorKind.gbdt:
-        accepted = parameters_of(GradientBoostingRegressor) - {"n_estimators", "random_state"}  # anchor.stages, seed
+        # anchor.stages and seed are the other two
+        accepted = set(GradientBoostingRegressor().get_params()) - {"n_estimators", "random_state"}
     elif config.kind is AnchorKind.trees:
         accepted = {"learning_rate", "max_depth", "early_stopping_rounds"}
     else:
         if config.kind is AnchorKind.lightgbm:
             _import_lightgbm()
         return
+    if accepted is None:
+        return
     unknown = sorted(set(config.params) - accepted)
-    if accepted and unknown:
-        raise UserError(f"anchor.params must be among {', '.join(sorted(accepted))}, received {', '.join(unknown)}")
+    if unknown:
+        names = f"among {', '.join(sorted(accepted))}" if accepted else "none: it takes no parameters"
+        raise UserError(f"anchor.params must be {names}, received {', '.join(unknown)}")
 
 
 def _import_lightgbm() -> Any:

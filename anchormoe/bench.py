@@ -14,7 +14,7 @@ from anchormoe import datasets, store, summary
 from anchormoe.compose import jobs
 from anchormoe.config import STOCK_EXPERIMENTS, Config, JobConfig
 from anchormoe.errors import UserError
-from anchormoe.runner import Task, pending, require_runnable, run_tasks
+from anchormoe.runner import Task, pending, require_runnable, row_identity, run_tasks
 from anchormoe.store import Row
 
 
@@ -25,6 +25,11 @@ def main(arguments: list[str]) -> int:
         return 0
     rows = run_jobs(wanted, console)
     console.print(summary.of_rows(rows))
+    return report_failures(rows, console)
+
+
+def report_failures(rows: pd.DataFrame, console: Console) -> int:
+    """What failed, a line each; the exit code."""
     failed = rows[rows.status != "ok"]
     for row in failed.itertuples():
         console.print(f"failed: {row.dataset} {row.ablation} split {row.split}: {row.error}", style="red", markup=False)
@@ -89,7 +94,7 @@ def run_jobs(wanted: Sequence[JobConfig], console: Console) -> pd.DataFrame:
 def _tasks(job: JobConfig) -> list[Task]:
     config = job.config()
     path = store.path_for(Path(job.results_dir), job.experiment_name, config.dataset.name)
-    return [Task(config, split, path) for split in job.split_numbers()]
+    return [Task(config, split, path, row_identity(config, split)) for split in job.split_numbers()]
 
 
 class _Watch:

@@ -1,8 +1,9 @@
-"""anchormoe-bench: run (the default), tables, check, data. A user's mistake is one line on stderr and exit code 2."""
+"""anchormoe-bench: run (the default), rank, tables, check, data. Users' mistakes: one line on stderr, exit code 2."""
 
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -14,6 +15,12 @@ def _run(arguments: list[str]) -> int:
     from anchormoe.bench import main as bench
 
     return bench(arguments)
+
+
+def _rank(arguments: list[str]) -> int:
+    from anchormoe.ranking import main as rank
+
+    return rank(arguments)
 
 
 def _data(arguments: list[str]) -> int:
@@ -36,6 +43,7 @@ def _check(arguments: list[str]) -> int:
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "run": _run,
+    "rank": _rank,
     "tables": _tables,
     "check": _check,
     "data": _data,
@@ -45,6 +53,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     command = COMMANDS.get(words[0]) if words else None
+    sys.path.append(os.getcwd())  # a class in a file at hand can be named, as it could under python -m
     if words == ["--version"]:
         print(f"anchormoe {__version__}")
         return 0

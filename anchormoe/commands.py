@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 from rich.console import Console
 
 from anchormoe import check, comparison, figures, ingredients, render, tables
-from anchormoe.config import STOCK_EXPERIMENTS, TABLE_EXPERIMENTS
+from anchormoe.config import RANKING_EXPERIMENT, STOCK_EXPERIMENTS, TABLE_EXPERIMENTS
 from anchormoe.errors import UserError
 from anchormoe.grid import Table
 from anchormoe.live import SPLITS, live_check
@@ -64,8 +65,9 @@ def main_tables(arguments: list[str]) -> int:
                 _write(path, render.render(built, suffix))
                 console.print(f"wrote {path}", highlight=False)
     if options["figures"] == "on":
-        drawn = {f"ranks_{metric}": figures.critical_difference(rows, metric) for metric in comparison.RANKED}
-        drawn["pit"] = figures.pit_histograms(rows, "anchormoe_crossfit")
+        compared = comparison_rows(_results_dir(options))
+        drawn = {f"ranks_{metric}": figures.critical_difference(compared, metric) for metric in comparison.RANKED}
+        drawn["pit"] = figures.pit_histograms(compared, "anchormoe_crossfit")
         for name, figure in drawn.items():
             path = Path(options["output"]) / f"{name}.png"
             figure.savefig(path, dpi=150)
@@ -75,7 +77,7 @@ def main_tables(arguments: list[str]) -> int:
 
 def _build(form: str, rows: pd.DataFrame, results_dir: Path) -> list[Table]:
     if form == "comparison":
-        return comparison.build(rows)
+        return comparison.build(comparison_rows(results_dir))
     if form == "ingredients":
         return ingredients.build(load_results(results_dir, STOCK_EXPERIMENTS))
     return tables.build(rows, form)
@@ -110,7 +112,19 @@ def table_rows(results_dir: Path) -> pd.DataFrame:
     """The good rows behind the tables; where two experiments hold the same measurement, the first one's."""
     if not results_dir.is_dir():
         raise UserError(f"results_dir must be a folder of stored rows, received {results_dir}; run a sweep first")
-    rows = load_results(results_dir, TABLE_EXPERIMENTS)
+    return _good_rows(results_dir, TABLE_EXPERIMENTS)
+
+
+def comparison_rows(results_dir: Path) -> pd.DataFrame:
+    """The same with regressors of the user's, which stand beside the shipped rows if the folder has no comparison."""
+    own = _good_rows(results_dir, (*TABLE_EXPERIMENTS, RANKING_EXPERIMENT))
+    if (results_dir / "comparison").is_dir() or not (results_dir / RANKING_EXPERIMENT).is_dir():
+        return own
+    return pd.concat([table_rows(shipped("results")), own.dropna(axis=1, how="all")], ignore_index=True)
+
+
+def _good_rows(results_dir: Path, experiments: Sequence[str]) -> pd.DataFrame:
+    rows = load_results(results_dir, experiments)
     return rows[rows.status == "ok"].drop_duplicates(list(IDENTITY), ignore_index=True)
 
 

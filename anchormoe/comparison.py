@@ -16,7 +16,8 @@ from anchormoe.config import NUM_SPLITS
 from anchormoe.grid import AS_PRINTED, MISSING, NOT_AVAILABLE, SE, Cell, Column, Row, Table
 from anchormoe.tables import decimals_for, with_best_bold
 
-# column -> heading; Anchor-MoE first, then in the paper's order, then what the paper does not have
+# column -> heading; Anchor-MoE first, then in the paper's order, then what the paper does not have. A regressor that
+# was run by its import path comes last, under that path.
 METHODS = {
     "anchormoe_crossfit": "Anchor-MoE, cross-fitted",
     "anchormoe": "Anchor-MoE",
@@ -58,7 +59,7 @@ Runs = dict[tuple[str, str], pd.DataFrame]  # (method, dataset) -> finished spli
 def build(rows: pd.DataFrame, *, seed: int = 1) -> list[Table]:
     """A table per metric, then one of ranks."""
     chosen = _runs(rows, seed)
-    present = [name for name in METHODS if any((name, dataset) in chosen for dataset in published.DATASETS)]
+    present = _present(chosen)
     if not present:
         return []
     return [
@@ -71,12 +72,21 @@ def build(rows: pd.DataFrame, *, seed: int = 1) -> list[Table]:
 
 def _runs(rows: pd.DataFrame, seed: int) -> Runs:
     found = {}
-    for method in METHODS:
+    further = rows.loc[~rows["method"].isin(METHODS), "method"].unique()
+    for method in (*METHODS, *further):
         for dataset in published.DATASETS:
             run = cells.choose(rows, dataset=dataset, ablation="full", protocol="clean", seed=seed, method=method)
             if run is not None:
                 found[method, dataset] = run.rows
     return found
+
+
+def _present(chosen: Runs) -> list[str]:
+    return list(dict.fromkeys(method for method, _ in chosen))
+
+
+def heading(method: str) -> str:
+    return METHODS.get(method, method)
 
 
 def _metric_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
@@ -85,7 +95,7 @@ def _metric_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
     for dataset in published.DATASETS:
         row = [_live_cell(metric, chosen.get((method, dataset))) for method in present]
         body.append(_row(dataset, "live", with_best_bold(row) if lower_is_better else row))
-    columns = tuple(Column(METHODS[name], (metric,), SE) for name in present)
+    columns = tuple(Column(heading(name), (metric,), SE) for name in present)
     notes = ["protocol=clean, seed 1: mean ± SE over the splits."]
     if metric in ("nll_y", "crps_y"):
         notes.append(WINE)
@@ -107,7 +117,8 @@ def _live_cell(metric: str, run: pd.DataFrame | None) -> Cell:
 
 def means(rows: pd.DataFrame, metric: str, *, seed: int = 1) -> pd.DataFrame:
     """Mean over splits: one row per dataset, one column per method that has all 20 splits of all datasets."""
-    return _means(metric, _runs(rows, seed), list(METHODS))
+    chosen = _runs(rows, seed)
+    return _means(metric, chosen, _present(chosen))
 
 
 def pit_counts(rows: pd.DataFrame, method: str, dataset: str, *, seed: int = 1) -> np.ndarray | None:
@@ -150,7 +161,7 @@ def _rank_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
             f"Friedman's test: p = {test.p_value:.2g}. Average ranks that differ by less than "
             f"{test.critical_distance:.2f} are not told apart (Nemenyi, 5%)."
         )
-    columns = tuple(Column(METHODS[name], ("rank",), "") for name in complete)
+    columns = tuple(Column(heading(name), ("rank",), "") for name in complete)
     title = f"Ranks by {METRICS[metric][0]}"
     return Table(f"ranks_{metric}", "comparison", title, tuple(notes), columns, tuple(body), (), lines_are="Method")
 
@@ -161,13 +172,13 @@ def _paired_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
     body = []
     for dataset in published.DATASETS:
         body.append(_row(dataset, "live", [_paired_cell(metric, chosen, base, name, dataset) for name in others]))
-    columns = tuple(Column(METHODS[name], (f"difference of {metric}",), CORRECTED_SE) for name in others)
+    columns = tuple(Column(heading(name), (f"difference of {metric}",), CORRECTED_SE) for name in others)
     notes = (
-        f"Method minus {METHODS[base]} on the same splits, mean ± standard error corrected for overlapping training "
+        f"Method minus {heading(base)} on the same splits, mean ± standard error corrected for overlapping training "
         "sets (Nadeau and Bengio). Positive: the method is worse. Bold: p < 0.05, two-sided, not adjusted for many "
         "comparisons.",
     )
-    title = f"{METRICS[metric][0]}: difference from {METHODS[base]}"
+    title = f"{METRICS[metric][0]}: difference from {heading(base)}"
     return Table(f"paired_{metric}", "comparison", title, notes, columns, tuple(body), (), lines_are="Method")
 
 
@@ -204,7 +215,7 @@ def _quoted_table(chosen: Runs, present: Sequence[str]) -> Table:
             if live.mean is not None and live.deviation is not None:
                 combined = math.hypot(live.deviation, quoted[1])
                 difference = Cell("combined SE", "", (live.mean - quoted[0]) / combined, decimals=1)
-            body.append(_row(dataset, METHODS[method], [live, cited, difference]))
+            body.append(_row(dataset, heading(method), [live, cited, difference]))
     columns = (
         Column("live", ("nll_y",), SE),
         Column("quoted", ("nll_y",), AS_PRINTED),

@@ -17,6 +17,7 @@ ABLATIONS = ("full", "no_anchor", "no_router", "no_cal")
 # The runs behind the tables. Their rows are of the stock configuration, nothing else enters the tables.
 TABLE_EXPERIMENTS = ("split_by_split", "tables", "corrected", "comparison", "crossfit")
 STOCK_EXPERIMENTS = (*TABLE_EXPERIMENTS, "ingredients")
+RANKING_EXPERIMENT = "ranking"  # regressors of the user's, beside the comparison
 
 
 class AnchorMode(Enum):

@@ -41,8 +41,8 @@ def critical_difference(rows: pd.DataFrame, metric: str) -> Figure:
     figure = Figure(figsize=(9, 1.2 + 0.22 * means.shape[1]), layout="constrained")
     axes = figure.subplots()
     critical_difference_diagram(
-        test.average_rank.rename(comparison.METHODS),
-        posthoc_nemenyi_friedman(means).rename(index=comparison.METHODS, columns=comparison.METHODS),
+        test.average_rank.rename(comparison.heading),
+        posthoc_nemenyi_friedman(means).rename(index=comparison.heading, columns=comparison.heading),
         ax=axes,
         label_fmt_left="{label} ({rank:.1f})",
         label_fmt_right="({rank:.1f}) {label}",
@@ -79,5 +79,5 @@ def pit_histograms(rows: pd.DataFrame, method: str) -> Figure:
         axes.axhline(1, color="black", linewidth=0.8)
     figure.supxlabel("probability below the target (PIT)", fontsize=10)
     figure.supylabel("share, 1 is uniform", fontsize=10)
-    figure.suptitle(f"{comparison.METHODS[method]}: test targets in their predicted distributions", fontsize=10)
+    figure.suptitle(f"{comparison.heading(method)}: test targets in their predicted distributions", fontsize=10)
     return figure

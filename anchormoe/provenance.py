@@ -17,6 +17,7 @@ from typing import Any
 
 from anchormoe import __version__
 from anchormoe.config import Config, RunRules
+from anchormoe.regressors import own_source
 
 _LIBRARIES = (
     *("numpy", "scipy", "numba", "scikit-learn", "torch", "xgboost"),
@@ -28,7 +29,7 @@ def config_hash(config: Config) -> str:
     """Over every setting that differs from the schema's default, so that a new setting leaves old hashes alone.
 
     What cannot change the row's numbers does not count: where the data comes from (its content is verified), and
-    Anchor-MoE's own settings where another method runs.
+    Anchor-MoE's own settings where another method runs. The file of a regressor of the user's own does.
     """
     settings = _changed(config, Config())
     own = [] if config.effective_method == "anchormoe" else ["anchor", "model", "train", "crossfit", "calibration"]
@@ -39,6 +40,10 @@ def config_hash(config: Config) -> str:
         del settings["model"]
     # Only the rules of the ablation at hand matter; what a protocol says of the others does not.
     settings["protocol"] = {"name": config.protocol.name, "rules": _changed(config.rules, RunRules())}
+    target = config.anchor.target if config.effective_method == "anchormoe" else config.method.target
+    source = None if target is None else own_source(target)
+    if source is not None:
+        settings["source"] = hashlib.sha256(source).hexdigest()
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from rich import box
 from rich.console import Console, Group
@@ -171,15 +172,34 @@ def _csv_cell(column: Column, cell: Cell, table: Table) -> list[object]:
 
 
 def to_rich(table: Table, *, width: int | None = None) -> Group:
-    """For the terminal. If the table is wider than `width`, ± goes on a line of its own in every cell."""
+    """For the terminal. If the table is wider than `width`, ± goes on a line of its own in every cell; if that does not
+    do, the table goes on below, as often as it takes."""
     layout = _layout(table)
-    grid = _rich_grid(layout, stacked=False)
-    if width is not None and Console(width=10_000).measure(grid).maximum > width:
-        grid = _rich_grid(layout, stacked=True)
-    parts: list[RichTable | Text] = [Text(layout.title, style="bold"), grid, Text("")]
+    grids = [_rich_grid(layout, stacked=False)]
+    if width is not None and _width(grids) > width:
+        grids, num_parts = [_rich_grid(layout, stacked=True)], 1
+        while _width(grids) > width and num_parts < len(layout.heads):
+            num_parts += 1
+            grids = [_rich_grid(part, stacked=True) for part in _split(layout, num_parts)]
+    parts: list[RichTable | Text] = [Text(layout.title, style="bold")]
+    for grid in grids:
+        parts += [grid, Text("")]
     parts += [Text(note, style="dim") for note in table.notes]
     parts += [Text(f"[{number}] {text}", style="dim") for number, text in enumerate(table.footnotes, start=1)]
     return Group(*parts)
+
+
+def _width(grids: Sequence[RichTable]) -> int:
+    return max(Console(width=10_000).measure(grid).maximum for grid in grids)
+
+
+def _split(layout: _Layout, num_parts: int) -> Iterator[_Layout]:
+    """The same lines, with a part of the columns each."""
+    size = math.ceil(len(layout.heads) / num_parts)
+    for first in range(0, len(layout.heads), size):
+        these = slice(first, first + size)
+        lines = tuple(replace(line, cells=line.cells[these]) for line in layout.lines)
+        yield replace(layout, heads=layout.heads[these], lines=lines)
 
 
 def _rich_grid(layout: _Layout, *, stacked: bool) -> RichTable:

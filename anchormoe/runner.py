@@ -34,15 +34,15 @@ from anchormoe.store import Row
 
 @dataclass(frozen=True)
 class Task:
-    """One split of one configuration, and where its row goes."""
+    """One split of one configuration, and where its row goes.
+
+    The identity is found once, when the task is set: the file of a regressor of the user's may change while it runs.
+    """
 
     config: Config
     split: int
     path: Path
-
-    @property
-    def identity(self) -> Row:
-        return row_identity(self.config, self.split)
+    identity: Row
 
 
 def row_identity(config: Config, split: int) -> Row:
@@ -162,7 +162,7 @@ def run_split(config: Config, number: int) -> Row:
 
 
 def run_task(task: Task) -> Row:
-    return _stored(task, run_split(task.config, task.split))
+    return _stored(task, {**run_split(task.config, task.split), **task.identity})
 
 
 def _stored(task: Task, row: Row) -> Row:

@@ -89,7 +89,7 @@ def test_help_shows_commands_and_examples(capsys: pytest.CaptureFixture[str]) ->
     text = capsys.readouterr().out
     assert "anchormoe-bench dataset=boston ablation=no_router" in text
     assert "dataset: boston, concrete, energy" in text
-    for command in ("tables", "check", "data"):
+    for command in ("rank", "tables", "check", "data"):
         assert f"anchormoe-bench {command}" in text
         assert cli.main([command, "--help"]) == 0
 

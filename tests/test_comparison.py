@@ -67,6 +67,15 @@ def test_ranks_and_their_average() -> None:
     assert any("Friedman" in note for note in built.notes)
 
 
+def test_a_regressor_run_by_its_import_path_is_shown_and_ranked_under_it() -> None:
+    rows = made_up_rows()
+    rows["method"] = rows["method"].replace({"mdn": "mine.Best"})
+    assert table(rows, "comparison_nll_y").columns[-1].title == "mine.Best"
+    assert table(rows, "ranks_nll_y").columns[0].title == "mine.Best"
+    (axes,) = figures.critical_difference(rows, "nll_y").axes
+    assert "mine.Best (1.0)" in {text.get_text().strip() for text in axes.texts}
+
+
 def test_a_method_that_lacks_a_dataset_is_shown_but_not_ranked() -> None:
     rows = made_up_rows()
     rows = rows[~((rows.method == "mdn") & (rows.dataset == "naval"))]
@@ -115,6 +124,16 @@ def test_what_the_papers_authors_ran_themselves_is_quoted_in_original_units() ->
         ("NGBoost, over-trained", "protein"): 3.058,
         ("NGBoost, over-trained", "wine"): 4.744,
     }
+
+
+def test_a_table_wider_than_the_terminal_goes_on_below() -> None:
+    text = render.render([table(made_up_rows(), "comparison_nll_y")], "rich", width=60)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert "…" not in text
+    heads = [word for line in lines for word in line.split() if word.lower() in published.DATASETS]
+    assert [head.lower() for head in heads] == list(published.DATASETS)
+    assert sum(line.startswith("MDN") for line in lines) == sum(line.startswith("Method") for line in lines) > 1
 
 
 @pytest.mark.parametrize("format", render.FORMATS)

@@ -23,8 +23,8 @@ class AnyRegressor:
     def __init__(self, *, target: str, **parameters: Any) -> None:
         self.regressor_class = import_regressor("method.target", target)
         accepted = parameters_of(self.regressor_class)
-        unknown = sorted(set(parameters) - accepted)
-        if accepted and unknown:
+        unknown = [] if accepted is None else sorted(set(parameters) - accepted)
+        if unknown:
             raise TypeError(f"{target} has no {', '.join(unknown)}")
         self.parameters = parameters
 
