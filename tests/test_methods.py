@@ -9,6 +9,7 @@ import sklearn.base
 import torch
 
 from anchormoe import methods
+from anchormoe.bench import parse
 from anchormoe.config import Config, MethodConfig
 from anchormoe.data import Dataset
 from anchormoe.distributions import ForeignDistribution
@@ -206,6 +207,24 @@ def test_ngboost_is_what_its_library_computes_with_its_own_trees() -> None:
     ours, theirs = mine.predict(X), library.predict(X)
     torch.testing.assert_close(ours.mean, theirs.mean, rtol=0, atol=1e-10)
     torch.testing.assert_close(ours.scales, theirs.scales, rtol=1e-10, atol=0)
+
+
+def test_ngboost_of_the_paper_is_fitted_to_the_target_in_its_own_units() -> None:
+    """Where the library's shortest step matters: it is 1e-4, of whatever unit the target has."""
+    library = pytest.importorskip("ngboost")
+    X, y = ordinary(80, num_columns=1)  # one column: the library draws lots where two part the rows alike
+    split = inner_split(1, np.arange(60), np.arange(60, 80), 1, calibration_fraction=0.1, validation_fraction=0.2)
+    (job,) = parse(["method=ngboost_authors", "anchor=none", "+method.params.stages=1000"])
+    scales = {}
+    for unit in (1.0, 1e4):
+        dataset = Dataset("made", "standard", X, unit * y, ("a",), "target", sha256="")
+        outcome = methods.fit_predict(job.config(), dataset, split, inner_seed=1)
+        scales[unit] = outcome.distribution_z.scales[:, 0].numpy()
+        model = library.NGBRegressor(n_estimators=1000, learning_rate=0.05, verbose=False).fit(X[:60], dataset.y[:60])
+        expected = model.pred_dist(X[60:])
+        np.testing.assert_allclose(outcome.mean_y, expected.loc, rtol=1e-6)
+        np.testing.assert_allclose(scales[unit] * outcome.scale, expected.scale, rtol=1e-6)
+    assert np.abs(np.log(scales[1.0] / scales[1e4])).max() > 0.1, "the units matter here"
 
 
 @pytest.mark.parametrize("library", ["scipy", "torch", "ngboost", "skpro"])

@@ -2,7 +2,7 @@
 
 A method is a class with two functions: fit(X, y, seed=...) on raw features and the z-scored target of the whole
 training fold, and predict(X) -> Distribution of the z-scored target. What it needs for choosing its settings it holds
-out itself.
+out itself. One with raw_target = True gets and predicts the target in its own units.
 """
 
 from __future__ import annotations
@@ -60,9 +60,14 @@ def fit_predict(config: Config, dataset: Dataset, split: Split, *, inner_seed: i
     y = dataset.y[split.train]
     center, scale = float(y.mean()), float(y.std()) or 1.0  # zero: a target that never varies
     # A seed of its own for every split, as the published runs of other methods had.
-    method = fitted(make(config), dataset.X[split.train], (y - center) / scale, seed=config.seed + split.number)
+    method = make(config)
+    raw = getattr(method, "raw_target", False)
+    method = fitted(method, dataset.X[split.train], y if raw else (y - center) / scale, seed=config.seed + split.number)
     after_fit = time.perf_counter()
     distribution = method.predict(dataset.X[split.test])
+    if raw:
+        assert isinstance(distribution, GaussianMixture)
+        distribution = distribution.affine(scale=1 / scale, shift=-center / scale)
     mean_y = distribution.mean.double().numpy() * scale + center
     return Outcome(
         distribution_z=distribution,
