@@ -59,9 +59,9 @@ def fit_predict(config: Config, dataset: Dataset, split: Split, *, inner_seed: i
     start = time.perf_counter()
     y = dataset.y[split.train]
     center, scale = float(y.mean()), float(y.std()) or 1.0  # zero: a target that never varies
-    # A seed of its own for every split, as the published runs of other methods had.
     method = make(config)
     raw = getattr(method, "raw_target", False)
+    # A seed of its own for every split, as the published runs of other methods had.
     method = fitted(method, dataset.X[split.train], y if raw else (y - center) / scale, seed=config.seed + split.number)
     after_fit = time.perf_counter()
     distribution = method.predict(dataset.X[split.test])
