@@ -6,6 +6,7 @@ call outside a run shares with nobody.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,4 +29,12 @@ def shared_fits(folder: str) -> Iterator[None]:
 
 def shared(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, or what it once returned for the same arguments."""
-    return _memory.cache(function)
+    remembering = _memory.cache(function)
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        with warnings.catch_warnings():
+            # Of a disk that takes a second now and then; its advice, smaller arguments, is not for us.
+            warnings.filterwarnings("ignore", message="Persisting input arguments took")
+            return remembering(*arguments, **named)
+
+    return call
