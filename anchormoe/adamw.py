@@ -5,7 +5,8 @@ torch.optim.AdamW does the same; for weights as few as these most of its time go
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,31 +15,35 @@ from anchormoe.compiled import compiled
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
-class AdamW:
-    """Updates arrays in place. An array whose gradient is None is passed over: no decay, no moments, no step."""
+class AdamW(NamedTuple):
+    """Flat views of the weights, and what the optimiser remembers of each: both moments and the number of steps."""
 
-    def __init__(
-        self, weights: Sequence[np.ndarray], *, learning_rate: float, weight_decay: float, clip_norm: float
-    ) -> None:
-        self.weights = tuple(weight.reshape(-1) for weight in weights)
-        self.first = tuple(np.zeros_like(weight) for weight in self.weights)
-        self.second = tuple(np.zeros_like(weight) for weight in self.weights)
-        self.steps = np.zeros(len(self.weights), np.int64)
-        self.settings = (learning_rate, weight_decay, clip_norm)
-        self._nothing = np.empty(0, self.weights[0].dtype)
+    weights: tuple[np.ndarray, ...]
+    first: tuple[np.ndarray, ...]
+    second: tuple[np.ndarray, ...]
+    steps: np.ndarray
+    learning_rate: float
+    weight_decay: float
+    clip_norm: float
 
-    def step(self, gradients: Sequence[np.ndarray | None]) -> None:
-        flat = tuple(self._nothing if gradient is None else gradient.reshape(-1) for gradient in gradients)
-        _step(self.weights, flat, self.first, self.second, self.steps, *self.settings)
+
+def adamw(weights: Iterable[np.ndarray], *, learning_rate: float, weight_decay: float, clip_norm: float) -> AdamW:
+    """Before the first step. The weights, contiguous arrays, will be changed in place."""
+    flat = tuple(weight.reshape(-1) for weight in weights)
+    first, second = (tuple(np.zeros_like(weight) for weight in flat) for _ in range(2))
+    return AdamW(flat, first, second, np.zeros(len(flat), np.int64), learning_rate, weight_decay, clip_norm)
 
 
 @compiled
-def _step(weights, gradients, first, second, steps, learning_rate, weight_decay, clip_norm):
+def step(optimiser, gradients):
     """g <- g min(1, clip_norm / (|g| + 1e-6)) with the norm over all arrays; then, array by array with its own t,
 
     m <- b1 m + (1 - b1) g;  v <- b2 v + (1 - b2) g^2
     w <- w (1 - lr decay) - lr m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)
+
+    Gradients are flat. An array whose gradient is empty is passed over: no decay, no moments, no step.
     """
+    weights, first, second, steps, learning_rate, weight_decay, clip_norm = optimiser
     real = weights[0].dtype.type
     squares = 0.0
     for gradient in gradients:

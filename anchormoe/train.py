@@ -7,19 +7,17 @@ Phase 2 goes on from those weights, with a new optimiser, for as many epochs on 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from anchormoe import network_kernels
-from anchormoe.adamw import AdamW
+from anchormoe.adamw import adamw
 from anchormoe.config import AnchorMode, Loss, TrainConfig
 from anchormoe.mixture import GaussianMixture
 from anchormoe.model import AnchorMoE, arrays
-from anchormoe.network_kernels import Penalties, Weights
+from anchormoe.network_kernels import Objective
 
 
 @dataclass(frozen=True)
@@ -38,50 +36,21 @@ class SelectedEpoch:
     longest_wait: int = 0  # epochs from one best to the next, at most; any patience above it selects the same epoch
 
 
-_BATCHES_AT_ONCE = 32
-
-
 class TrainingDiverged(RuntimeError):
     """No epoch had a finite validation NLL."""
 
 
-def objective(
-    model: AnchorMoE,
-    batch: Batch,
-    config: TrainConfig,
-    epoch: int,
-    weights: Weights | None = None,
-    dropout_seed: int = 0,
-) -> tuple[float, list[np.ndarray | None]]:
-    """Mean score plus penalties, and its gradients in the order of model.parameters().
-
-    loss = mean score
-         + delta_weight mean_nkc Delta_nkc^2   (experts a row did not choose count as 0; only in mode delta)
-         + c_e mean_n sum_j p_nj log p_nj      c_e = entropy_weight up to entropy_epochs, entropy_weight_after later
-         + balance_weight sum_j (mean_n p_nj - 1/K)^2
-         + log_scale_weight mean_jl log_s_jl^2
-    where p is the router's softmax over all K experts. What has no part in the loss (an expert nobody chose, windows
-    that are not learned) has no gradient: None. `weights` saves taking views of the model's once more.
-    """
-    penalties = Penalties(
-        entropy=config.entropy_weight if epoch <= config.entropy_epochs else config.entropy_weight_after,
-        balance=config.balance_weight,
-        delta=config.delta_weight if model.config.anchor_mode is AnchorMode.delta else 0.0,
-        log_scale=config.log_scale_weight,
+def objective(model: AnchorMoE, config: TrainConfig, epoch: int) -> Objective:
+    """What the epoch's steps descend; Delta is penalised in the published mode only."""
+    return Objective(
+        use_crps=config.loss is Loss.crps,
+        entropy_weight=config.entropy_weight if epoch <= config.entropy_epochs else config.entropy_weight_after,
+        balance_weight=config.balance_weight,
+        delta_weight=config.delta_weight if model.config.anchor_mode is AnchorMode.delta else 0.0,
+        log_scale_weight=config.log_scale_weight,
+        dropout=model.config.dropout,
+        learn_windows=model.config.window_learnable,
     )
-    value, gates, experts, count_K = network_kernels.objective_and_gradients(
-        *arrays(batch.x, batch.anchor, batch.y),
-        weights or model.weights(),
-        model.settings(),
-        config.loss is Loss.crps,
-        penalties,
-        model.config.dropout,
-        dropout_seed,
-    )
-    if not model.config.window_learnable:
-        gates = gates._replace(center_KD=None, log_scale_KD=None)
-    present = [gradient for gradient in gates if gradient is None or gradient.size]
-    return value, [*present, *(gradient if n else None for gradient, n in zip(experts, count_K, strict=True))]
 
 
 def temperature(config: TrainConfig, steps: int) -> float:
@@ -130,8 +99,8 @@ class Phase:
     def __init__(self, model: AnchorMoE, config: TrainConfig) -> None:
         self.model, self.config, self.weights = model, config, model.weights()
         self.num_steps = 0
-        self.optimiser = AdamW(
-            arrays(*model.parameters()),
+        self.optimiser = adamw(
+            (*self.weights.gates, *self.weights.experts),
             learning_rate=config.learning_rate,
             weight_decay=config.weight_decay,
             clip_norm=config.clip_norm,
@@ -140,10 +109,20 @@ class Phase:
     def run_epoch(self, batch: Batch, epoch: int) -> None:
         """One step on all rows, or one on each mini-batch of them."""
         self.model.training = True
-        for part in _mini_batches(batch, self.config.batch_size, epoch):
-            self.num_steps += 1
-            _, gradients = objective(self.model, part, self.config, epoch, self.weights, dropout_seed=self.num_steps)
-            self.optimiser.step(gradients)
+        num_rows = len(batch.y)
+        batch_size = min(self.config.batch_size or num_rows, num_rows)
+        if batch_size < num_rows:
+            batch = _shuffled(batch, epoch)
+        network_kernels.train_epoch(
+            *arrays(batch.x, batch.anchor, batch.y),
+            batch_size,
+            self.weights,
+            self.model.settings(),
+            objective(self.model, self.config, epoch),
+            self.optimiser,
+            self.num_steps,
+        )
+        self.num_steps += math.ceil(num_rows / batch_size)
 
     def mean_nll(self, batch: Batch) -> float:
         self.model.training = False
@@ -151,17 +130,10 @@ class Phase:
         return float(network_kernels.mean_nll(*data, self.weights, self.model.settings()))
 
 
-def _mini_batches(batch: Batch, size: int | None, epoch: int) -> Iterator[Batch]:
-    """In an order that depends on the epoch alone. Rows are gathered for several batches at once: for one, the calls
-    would take longer than the copying."""
-    if size is None or size >= len(batch.y):
-        yield batch
-        return
+def _shuffled(batch: Batch, epoch: int) -> Batch:
+    """In an order that depends on the epoch alone."""
     order = torch.randperm(len(batch.y), generator=torch.Generator().manual_seed(epoch))
-    for rows in order.split(_BATCHES_AT_ONCE * size):
-        several = batch.x[rows], batch.anchor[rows], batch.y[rows]
-        for parts in zip(*(values.split(size) for values in several), strict=True):
-            yield Batch(*parts)
+    return Batch(batch.x[order], batch.anchor[order], batch.y[order])
 
 
 def predict(model: AnchorMoE, batch: Batch) -> GaussianMixture:

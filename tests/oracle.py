@@ -204,12 +204,12 @@ def objective(output: PlainOutput, y: Tensor, plain: PlainAnchorMoE, config: Tra
 
 def select_epoch(plain: PlainAnchorMoE, train, validation, config: TrainConfig) -> tuple[int, list[float]]:
     """The selected epoch, whose weights the model is left with, and the validation NLL after every epoch."""
-    optimiser = _adamw(plain, config)
+    optimiser = adamw(plain, config)
     plain.temperature = config.temperature_start
     nlls: list[float] = []
     best_weights = None
     for epoch in range(1, config.epochs + 1):
-        _step(plain, optimiser, train, config, epoch)
+        step(plain, optimiser, train, config, epoch)
         plain.eval()
         with torch.no_grad():
             nll = plain(validation.x, validation.anchor).nll(validation.y).mean().item()
@@ -222,19 +222,19 @@ def select_epoch(plain: PlainAnchorMoE, train, validation, config: TrainConfig) 
 
 
 def refit(plain: PlainAnchorMoE, train, epochs: int, config: TrainConfig) -> None:
-    optimiser = _adamw(plain, config)
+    optimiser = adamw(plain, config)
     for epoch in range(1, epochs + 1):
-        _step(plain, optimiser, train, config, epoch)
+        step(plain, optimiser, train, config, epoch)
     plain.eval()
 
 
-def _adamw(plain: PlainAnchorMoE, config: TrainConfig) -> torch.optim.AdamW:
+def adamw(plain: PlainAnchorMoE, config: TrainConfig) -> torch.optim.AdamW:
     return torch.optim.AdamW(
         plain.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, betas=(0.9, 0.999), eps=1e-8
     )
 
 
-def _step(plain: PlainAnchorMoE, optimiser: torch.optim.Optimizer, batch, config: TrainConfig, epoch: int) -> None:
+def step(plain: PlainAnchorMoE, optimiser: torch.optim.Optimizer, batch, config: TrainConfig, epoch: int) -> None:
     plain.train()
     for parameter in plain.parameters():
         parameter.grad = None

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
+import numpy as np
 import oracle
 import pytest
 import torch
+from compiled_objective import objective
 
-from anchormoe import train as training
+from anchormoe.adamw import adamw, step
 from anchormoe.config import Loss, ModelConfig, RouterKind, TrainConfig
-from anchormoe.model import AnchorMoE
+from anchormoe.model import AnchorMoE, arrays
 from anchormoe.train import (
     Batch,
     TrainingDiverged,
     mean_nll,
-    objective,
     predict,
     refit,
     select_epoch,
@@ -176,24 +176,46 @@ def test_a_batch_that_holds_all_rows_is_the_full_batch() -> None:
     assert all(torch.equal(value, models[1].state_dict()[name]) for name, value in models[0].state_dict().items())
 
 
-def test_mini_batches_take_each_row_once_per_epoch_in_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    data, seen = batch(num_rows=20, seed=1), []
+def test_mini_batches_equal_the_plain_loop_over_each_epochs_own_order_of_the_rows() -> None:
+    """Three steps per epoch, the last on fewer rows. The router does not cool here: ours cools after every epoch, the
+    plain loop after every step."""
+    config = dataclasses.replace(SHORT, batch_size=8, temperature_decay=1.0)
+    model, data = initial(), batch(num_rows=20, seed=1)
+    plain = plain_copy(model)
+    refit(model, data, 4, config)
 
-    def noted(model: AnchorMoE, part: Batch, *settings: Any, **named: Any) -> object:
-        seen.append(part)
-        return objective(model, part, *settings, **named)
+    optimiser, plain.temperature = oracle.adamw(plain, config), config.temperature_start
+    for epoch in range(1, 5):
+        order = torch.randperm(20, generator=torch.Generator().manual_seed(epoch))
+        for rows in order.split(8):
+            oracle.step(plain, optimiser, Batch(data.x[rows], data.anchor[rows], data.y[rows]), config, epoch)
+    for name, value in plain.by_package_name(lambda weight: weight.detach()).items():
+        torch.testing.assert_close(model.state_dict()[name], value, rtol=1e-7, atol=1e-9, msg=name)
 
-    monkeypatch.setattr(training, "objective", noted)
-    refit(initial(), data, 2, dataclasses.replace(SHORT, batch_size=8))
-    assert [len(part.y) for part in seen] == [8, 8, 4] * 2
-    first, second = (torch.cat([part.y for part in epoch]) for epoch in (seen[:3], seen[3:]))
-    assert torch.equal(first.sort().values, data.y.sort().values)
-    assert torch.equal(second.sort().values, data.y.sort().values)
-    assert not torch.equal(first, second)
-    for part in seen:  # a row keeps its features and its anchor
-        rows = [data.y.tolist().index(value) for value in part.y.tolist()]
-        assert torch.equal(part.x, data.x[rows])
-        assert torch.equal(part.anchor, data.anchor[rows])
+
+def test_every_step_draws_its_own_dropout() -> None:
+    """The n-th step since the optimiser was new has the seed n, whichever epoch it is in."""
+    config = dataclasses.replace(SHORT, batch_size=8, temperature_decay=1.0)
+    model, stepwise = (initial(dataclasses.replace(SMALL, dropout=0.4)).train() for _ in range(2))
+    data = batch(num_rows=20, seed=1)
+    refit(model, data, 2, config)
+
+    optimiser = adamw(
+        arrays(*stepwise.parameters()),
+        learning_rate=config.learning_rate,
+        weight_decay=config.weight_decay,
+        clip_norm=config.clip_norm,
+    )
+    stepwise.temperature, number = config.temperature_start, 0
+    for epoch in (1, 2):
+        order = torch.randperm(20, generator=torch.Generator().manual_seed(epoch))
+        for rows in order.split(8):
+            number += 1
+            part = Batch(data.x[rows], data.anchor[rows], data.y[rows])
+            _, gradients = objective(stepwise, part, config, epoch, dropout_seed=number)
+            step(optimiser, tuple(np.empty(0) if gradient is None else gradient.ravel() for gradient in gradients))
+    for name, value in stepwise.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[name], value, rtol=1e-9, atol=1e-12, msg=name)
 
 
 def test_mini_batches_lower_the_loss() -> None:
