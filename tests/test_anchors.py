@@ -157,6 +157,23 @@ def test_xgboost_takes_a_constant_target() -> None:
     np.testing.assert_allclose(means.test, 7.0)
 
 
+def test_xgboost_has_a_bin_for_so_many_rows_16_to_256_in_all() -> None:
+    many_X, many_y = table(600)
+    train, test = outer_split(600, 1, seed=1)
+    split = inner_split(1, train, test, SEED, calibration_fraction=0.125, validation_fraction=0.2)
+
+    def means(**params: Any) -> AnchorMeans:
+        config = dataclasses.replace(XGBOOST, params={"eta": 0.2, "max_depth": 3, **params})
+        return anchor_means(config, many_X, many_y, split, seed=SEED)
+
+    for rows_per_bin, bins in ((1, 256), (4, len(split.tr) // 4), (100, 16)):
+        received, expected = means(rows_per_bin=rows_per_bin), means(max_bin=bins)
+        assert received.stage == expected.stage
+        for fold in ("tr", "va"):  # of the fit to TR; TV has more rows and with them more bins
+            np.testing.assert_array_equal(getattr(received, fold), getattr(expected, fold))
+    assert not np.array_equal(means(max_bin=16).tr, means(max_bin=256).tr)
+
+
 def test_trees_that_stop_early_are_the_first_of_the_long_fit() -> None:
     rng = np.random.default_rng(0)
     rows = rng.uniform(-1, 1, (200, 3))
