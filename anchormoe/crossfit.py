@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +20,7 @@ import torch
 
 from anchormoe import out_of_fold
 from anchormoe.calibrate import LinearMap, fit_linear_map
+from anchormoe.compiled import clock
 from anchormoe.config import (
     AnchorConfig,
     AnchorKind,
@@ -45,10 +45,10 @@ from anchormoe.train import SelectedEpoch, predict, select_epoch
 def fit_predict(config: Config, dataset: Dataset, split: Split) -> Outcome:
     settings = Settings(config.crossfit, config.anchor, config.model, config.train, config.rules)
     seed = int(np.random.SeedSequence([config.seed, split.number]).generate_state(1)[0])
-    start = time.perf_counter()
+    start = clock()
     fitted = fit(settings, dataset.X[split.train], dataset.y[split.train], seed=seed)
     linear_map = fitted.calibration() if config.calibration is Calibration.linear else None
-    after_fit = time.perf_counter()
+    after_fit = clock()
     raw = fitted.predict(dataset.X[split.test])
     mixture = with_the_unexpected(raw if linear_map is None else calibrated(raw, linear_map), fitted.y)
     center, scale = float(fitted.y.mean()), float(fitted.y.std()) + 1e-8
@@ -59,7 +59,7 @@ def fit_predict(config: Config, dataset: Dataset, split: Split) -> Outcome:
         mean_y=mixture.mean.numpy(),
         mean_y_uncalibrated=raw.mean.numpy(),
         fit_seconds=after_fit - start,
-        predict_seconds=time.perf_counter() - after_fit,
+        predict_seconds=clock() - after_fit,
         epoch=round(np.mean([member.selected.epoch for member in fitted.members])),
         longest_wait=max(member.selected.longest_wait for member in fitted.members),
         calibration_a=None if linear_map is None else linear_map.slope,

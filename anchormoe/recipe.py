@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from dataclasses import dataclass
 
 from anchormoe.anchors import AnchorMeans, anchor_means
 from anchormoe.calibrate import LinearMap, fit_linear_map
+from anchormoe.compiled import clock
 from anchormoe.config import (
     AnchorConfig,
     Calibration,
@@ -30,13 +30,13 @@ def fit_predict(config: Config, dataset: Dataset, split: Split, *, inner_seed: i
     fit: Fit = shared(_fit)(
         config.anchor, config.model, config.train, config.rules, config.seed, dataset, split, inner_seed
     )
-    start = time.perf_counter()
+    start = clock()
     linear_map = LinearMap()
     calibrated = config.calibration is Calibration.linear and len(split.cal) > 0
     if calibrated:
         cal_mean = fit.scaling.to_y(predict(fit.model, fit.batch(dataset, split, "cal")).mean)
         linear_map = fit_linear_map(cal_mean, dataset.y[split.cal])
-    fitted = time.perf_counter()
+    fitted = clock()
 
     mixture = predict(fit.model, fit.batch(dataset, split, "test"))
     mean_y = fit.scaling.to_y(mixture.mean)
@@ -47,7 +47,7 @@ def fit_predict(config: Config, dataset: Dataset, split: Split, *, inner_seed: i
         mean_y=linear_map(mean_y),
         mean_y_uncalibrated=mean_y,
         fit_seconds=fit.seconds + fitted - start,
-        predict_seconds=time.perf_counter() - fitted,
+        predict_seconds=clock() - fitted,
         anchor_stage=fit.anchor.stage,
         epoch=fit.selected.epoch,
         longest_wait=fit.selected.longest_wait,
@@ -82,7 +82,7 @@ def _fit(
     inner_seed: int,
 ) -> Fit:
     anchor, anchor_seconds = shared(_timed_anchor)(anchor_config, dataset, split, inner_seed)
-    start = time.perf_counter()
+    start = clock()
     phase1 = scaling_of(dataset, split, anchor, "tr", rules)
     phase2 = scaling_of(dataset, split, anchor, "tv", rules)
     if rules.feature_fold is Fold.train:
@@ -97,13 +97,13 @@ def _fit(
     train, validation = (fold_batch(phase1, dataset, split, anchor, fold) for fold in ("tr", "va"))
     selected = select_epoch(model, train, validation, train_config)
     refit(model, fold_batch(phase2, dataset, split, anchor, "tv"), selected.epoch, train_config)
-    return Fit(anchor, model, phase2, selected, anchor_seconds + time.perf_counter() - start)
+    return Fit(anchor, model, phase2, selected, anchor_seconds + clock() - start)
 
 
 def _timed_anchor(config: AnchorConfig, dataset: Dataset, split: Split, inner_seed: int) -> tuple[AnchorMeans, float]:
-    start = time.perf_counter()
+    start = clock()
     anchor = anchor_means(config, dataset.X, dataset.y, split, seed=inner_seed)
-    return anchor, time.perf_counter() - start
+    return anchor, clock() - start
 
 
 def scaling_of(dataset: Dataset, split: Split, anchor: AnchorMeans, fold: str, rules: RunRules) -> Scaling:
