@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -71,5 +72,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+def program() -> int:
+    """What the console script starts: main, with a polite kill (a batch system's, say) as good as Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    return main()
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

@@ -9,6 +9,7 @@ import itertools
 import math
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -232,7 +233,7 @@ def _over_workers(
             while True:
                 # Hand out little more than is being run, so that an interruption leaves no queue to wait for.
                 for task in itertools.islice(waiting, workers + 1 - len(running)):
-                    with _main_left_out():
+                    with _main_left_out(), _interrupts_held_back():
                         running[pool.submit(run_task, task)] = task
                 if not running:
                     return
@@ -240,9 +241,12 @@ def _over_workers(
                     row = future.result()
                     yield running.pop(future), row
         except BaseException:
+            processes = list((pool._processes or {}).values())  # None after the shutdown
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in list((pool._processes or {}).values()):
+            for process in processes:
                 process.terminate()
+            for process in processes:
+                process.join()  # else it might still write into the folder of shared fits while that is removed
             raise
 
 
@@ -283,6 +287,17 @@ def keep_freed_memory() -> None:
         mmap_threshold, trim_threshold = -3, -1  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD of malloc.h
         mallopt(mmap_threshold, 2**30)
         mallopt(trim_threshold, 2**31 - 1)
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Workers started meanwhile inherit it: Ctrl-C, which a terminal sends to all its processes, is for the parent, and
+    the parent ends its workers."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _worker_lifetime = ExitStack()  # a context that nothing refers to would be left at once

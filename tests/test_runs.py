@@ -169,6 +169,30 @@ def _parent(entry: Path) -> int:
     return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_told_to_stop_says_so_and_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C reaches the workers too, as all of the terminal's processes; a kill only the one it is meant for."""
+    command = [sys.executable, "-m", "anchormoe.cli", *QUICK, "workers=2", f"results_dir={tmp_path}"]
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)}
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
+    path = tmp_path / "runs" / "yacht.jsonl"
+    while not (path.exists() and path.read_bytes()):
+        time.sleep(0.01)
+    (os.killpg if number is signal.SIGINT else os.kill)(process.pid, number)
+    _, errors = process.communicate()
+    assert process.returncode == 130
+    assert "the same command goes on" in errors
+    assert "Traceback" not in errors
+    assert not list(temporary.iterdir())
+    stored = set(rows_by_split(tmp_path))
+    assert 0 < len(stored) < 20
+    assert run(tmp_path, "workers=1") == 0
+    assert len(rows_by_split(tmp_path)) == 20
+
+
 def test_kill_9_ten_times_loses_and_duplicates_nothing(tmp_path: Path) -> None:
     """Each round is killed as soon as it has stored something new; the last one finishes the sweep."""
     command = [sys.executable, "-m", "anchormoe.cli", "-m", *QUICK, "dataset=yacht,boston", "workers=2"]
