@@ -1,5 +1,6 @@
 """Whole runs through the command line: resume, kill -9, workers, failures. Small settings, the real program."""
 
+import functools
 import json
 import os
 import signal
@@ -177,7 +178,9 @@ def test_a_run_that_is_told_to_stop_says_so_and_leaves_nothing_behind(tmp_path: 
     temporary.mkdir()
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)}
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
+    # Tests may run in the background, where Ctrl-C is ignored; this program must not inherit that.
+    attended = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(command, env=environment, start_new_session=True, preexec_fn=attended, **pipes)
     path = tmp_path / "runs" / "yacht.jsonl"
     while not (path.exists() and path.read_bytes()):
         time.sleep(0.01)
