@@ -206,7 +206,7 @@ BOOSTED: dict[AnchorKind, Callable[..., BoostedModel]] = {
 
 
 def require_usable(config: AnchorConfig, *, cross_fitted: bool = False) -> None:
-    """An import path that is a regressor's and parameters it knows; XGBoost and LightGBM judge their own."""
+    """An import path that is a regressor's and parameters it knows; XGBoost and LightGBM judge theirs."""
     if config.kind in (AnchorKind.stack, AnchorKind.network) and not cross_fitted:
         raise UserError(f"anchor.kind={config.kind.value} must be cross-fitted: add model=crossfit")
     if config.kind is AnchorKind.stack:
@@ -224,6 +224,9 @@ def require_usable(config: AnchorConfig, *, cross_fitted: bool = False) -> None:
     else:
         if config.kind is AnchorKind.lightgbm:
             _import_lightgbm()
+        rows_per_bin = config.params.get("rows_per_bin", 1)
+        if config.kind is AnchorKind.xgboost and not (isinstance(rows_per_bin, int) and rows_per_bin >= 1):
+            raise UserError(f"anchor.params.rows_per_bin must be a whole number from 1, received {rows_per_bin}")
         return
     if accepted is None:
         return

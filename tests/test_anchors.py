@@ -174,6 +174,12 @@ def test_xgboost_has_a_bin_for_so_many_rows_16_to_256_in_all() -> None:
     assert not np.array_equal(means(max_bin=16).tr, means(max_bin=256).tr)
 
 
+@pytest.mark.parametrize("rows_per_bin", [0, -8, 2.5, "many"])
+def test_rows_per_bin_that_are_no_number_of_rows_are_said(rows_per_bin: object) -> None:
+    with pytest.raises(UserError, match="rows_per_bin must be a whole number from 1, received"):
+        require_usable(dataclasses.replace(XGBOOST, params={"rows_per_bin": rows_per_bin}))
+
+
 def test_trees_that_stop_early_are_the_first_of_the_long_fit() -> None:
     rng = np.random.default_rng(0)
     rows = rng.uniform(-1, 1, (200, 3))
