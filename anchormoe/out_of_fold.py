@@ -7,6 +7,7 @@ of its members, with weights of at least zero, that has the lowest error on the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from scipy.optimize import nnls
 
 from anchormoe.anchors import BOOSTED, BoostedModel, regressor
 from anchormoe.config import AnchorConfig, AnchorKind
+from anchormoe.kernel_machine import Kernel, KernelMachine
 
 Predict = Callable[[np.ndarray], np.ndarray]
 
@@ -61,16 +63,44 @@ def fit(
         return network()
     if config.kind in BOOSTED:
         return _boosted(config, X, y, folds, seed)
-    models: list[Predict] = []
-    for fold in folds:
-        if config.kind is AnchorKind.none:  # one for all folds: a mean for each would tell the folds apart
-            models.append(_Constant(float(y.mean())))
-        else:
-            kept = others(fold, len(y))
-            center, scale = float(y[kept].mean()), float(y[kept].std()) or 1.0  # penalties are not free of units
-            model = regressor(config, seed).fit(X[kept], (y[kept] - center) / scale)
-            models.append(_Regressor(model, center, scale))
-    return OutOfFold(held_out_means(models, X, folds), tuple(models))
+    models: tuple[Predict, ...]
+    if config.kind is AnchorKind.none:  # one for all folds: a mean for each would tell the folds apart
+        models = (_Constant(float(y.mean())),) * len(folds)
+    else:
+        models = _regressors(config, X, y, folds, seed)
+    return OutOfFold(held_out_means(models, X, folds), models)
+
+
+def _regressors(
+    config: AnchorConfig, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int
+) -> tuple[Predict, ...]:
+    learnt = _kernels(config, X, y, folds, seed)
+    models = []
+    for fold, already in zip(folds, learnt, strict=True):
+        kept = others(fold, len(y))
+        center, scale = float(y[kept].mean()), float(y[kept].std()) or 1.0  # penalties are not free of units
+        model = regressor(config, seed).fit(X[kept], (y[kept] - center) / scale, **already)
+        models.append(_Regressor(model, center, scale))
+    return tuple(models)
+
+
+def _kernels(
+    config: AnchorConfig, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int
+) -> list[dict[str, Kernel]]:
+    """What a regressor is given beside its rows: a kernel machine its kernel, learnt without the fold's rows.
+
+    To learn a kernel is most of its work, so neighbouring folds share one: as many as leave enough rows to learn from.
+    """
+    machine = regressor(config, seed)
+    if not isinstance(machine, KernelMachine):
+        return [{}] * len(folds)
+    to_spare = len(y) - machine.rows_to_learn(len(y))
+    num_parts = min(max(2, math.ceil(len(y) / to_spare)), len(folds)) if to_spare > 0 else len(folds)
+    kernels = []
+    for part in np.array_split(np.arange(len(folds)), num_parts):
+        rows = others(np.concatenate([folds[number] for number in part]), len(y))
+        kernels += [{"kernel": machine.learn_kernel(X[rows], y[rows])}] * len(part)
+    return kernels
 
 
 def _boosted(config: AnchorConfig, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int) -> OutOfFold:

@@ -22,6 +22,7 @@ from anchormoe.runner import require_runnable, run_split
 
 TREES = AnchorConfig("trees", AnchorKind.trees, stages=40, params={"learning_rate": 0.1, "max_depth": 2})
 RIDGE = AnchorConfig("ridge", AnchorKind.sklearn, target="sklearn.linear_model.Ridge")
+KERNEL = AnchorConfig("kernel", AnchorKind.sklearn, target="anchormoe.kernel_machine.KernelMachine")
 NONE = AnchorConfig("none", AnchorKind.none)
 MODEL = ModelConfig(num_experts=2, hidden_dim=8, router_dim=4, sigma_min=0.01, sigma_max=10)
 SETTINGS = crossfit.Settings(CrossfitConfig(folds=4), RIDGE, MODEL, TrainConfig(epochs=4, batch_size=16), RunRules())
@@ -42,7 +43,7 @@ def no_network() -> out_of_fold.OutOfFold:
     raise AssertionError("only a stack asks for a network")
 
 
-@pytest.mark.parametrize("config", [NONE, RIDGE, TREES], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [NONE, RIDGE, KERNEL, TREES], ids=lambda config: config.name)
 def test_a_rows_anchor_does_not_depend_on_its_fold(config):
     X, y = ordinary()
     folds = out_of_fold.folds_of(len(y), 4, seed=1)
@@ -67,6 +68,24 @@ def test_anchor_of_a_regressor_is_what_the_regressor_predicts():
     model = Ridge().fit(X[kept], (y[kept] - center) / scale)
     assert np.allclose(found.mean[folds[3]], model.predict(X[folds[3]]) * scale + center)
     assert np.allclose(found.models[3](X), model.predict(X) * scale + center)
+
+
+@pytest.mark.parametrize(("least_rows", "num_kernels"), [(20, 2), (70, 4), (1000, 4)])
+def test_folds_share_a_kernel_that_has_seen_none_of_them(least_rows, num_kernels):
+    """The fewest kernels that are each learnt from enough rows; a fold's own where there are not enough."""
+    X, y = ordinary()
+    config = dataclasses.replace(KERNEL, params={"least_rows": least_rows})
+    folds = out_of_fold.folds_of(len(y), 4, seed=1)
+    found = out_of_fold.fit(config, X, y, folds, seed=1, network=no_network)
+    kernels = [model.model.kernel for model in found.models]
+    assert len({id(kernel) for kernel in kernels}) == num_kernels
+    for fold in (0, 3):
+        changed = y.copy()
+        changed[folds[fold]] = np.random.default_rng(1).permutation(y[folds[fold]])
+        models = out_of_fold.fit(config, X, changed, folds, seed=1, network=no_network).models
+        same = [np.array_equal(models[k].model.kernel.rates, kernels[k].rates) for k in range(4)]
+        assert same[fold]
+        assert not all(same)
 
 
 def test_the_stage_has_the_lowest_error_over_all_held_out_rows():
@@ -214,7 +233,13 @@ def test_every_ablation_runs(ablation):
 def test_stack_is_the_presets_anchor_and_another_can_be_named():
     (job,) = parse([*QUICK, "dataset=yacht"])
     assert job.anchor.name == "stack"
-    assert [member.kind.value for member in job.anchor.members()] == ["trees", "xgboost", "sklearn", "network"]
+    assert [member.kind.value for member in job.anchor.members()] == [
+        "trees",
+        "xgboost",
+        "sklearn",
+        "sklearn",
+        "network",
+    ]
     (job,) = parse([*QUICK, "dataset=yacht", "anchor=ridge"])
     assert job.anchor.name == "ridge"
     assert job.model.anchor_mode is AnchorMode.delta

@@ -1,0 +1,169 @@
+"""Kernel regression with a length-scale for every feature: an anchor for smooth targets.
+
+It is the mean of a Gaussian process with the Matern-5/2 kernel and Gaussian noise,
+
+    k(x, x') = signal (1 + a + a^2 / 3) exp(-a),  a^2 = 5 sum_d (rate_d (x_d - x'_d))^2.
+
+Rates, signal and noise maximise the marginal likelihood on a few hundred rows: that is the slow part. With a kernel in
+hand, all rows enter one linear system.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.optimize import minimize
+
+NOISE_FLOOR = 1e-6  # of the target's variance: equal rows must not make the system singular
+JITTER = 1e-8  # of the signal, to the same end where there is no noise
+LOG_RATE, LOG_SIGNAL, LOG_NOISE = (-7.0, 4.0), (-7.0, 7.0), (-16.0, 2.0)  # within which they are searched
+START_NOISE = 0.1
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """`center` and `rates` (D) are of the raw features; `signal` and `noise` are variances of a z-scored target."""
+
+    center: np.ndarray
+    rates: np.ndarray
+    signal: float
+    noise: float
+
+    def positions(self, X: np.ndarray) -> np.ndarray:
+        """Rows (N, D) in units of the length-scales."""
+        return (X - self.center) * self.rates
+
+    def covariance(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Of positions (N, D) and (M, D): (N, M)."""
+        distance = _scaled_distances(a, b)
+        return self.signal * _correlation(distance, np.exp(-distance))
+
+    def self_covariance(self, a: np.ndarray) -> np.ndarray:
+        """Of positions with themselves, never singular."""
+        covariance = self.covariance(a, a)
+        covariance[np.diag_indices(len(a))] += JITTER * self.signal
+        return covariance
+
+
+def _scaled_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """sqrt(5) times the distances between positions."""
+    squares = (a * a).sum(1)[:, None] + (b * b).sum(1) - 2 * a @ b.T
+    return np.sqrt(5 * np.maximum(squares, 0))
+
+
+def _correlation(distance: np.ndarray, decay: np.ndarray) -> np.ndarray:
+    """`decay` is exp(-distance)."""
+    return (1 + distance + distance * distance / 3) * decay
+
+
+def learn_kernel(X: np.ndarray, y: np.ndarray, *, steps: int) -> Kernel:
+    """The likeliest kernel for a z-scored target, by so many evaluations of the likelihood."""
+    center, spread = X.mean(0), X.std(0)
+    spread = np.where(spread > 0, spread, 1.0)
+    dimension = X.shape[1]
+    # Distances between standardised rows grow with the root of the number of features.
+    start = np.concatenate([np.full(dimension, -0.5 * np.log(dimension)), [0.0, np.log(START_NOISE)]])
+    found = minimize(
+        negative_log_likelihood,
+        start,
+        args=((X - center) / spread, y),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[*[LOG_RATE] * dimension, LOG_SIGNAL, LOG_NOISE],
+        options={"maxfun": steps},
+    ).x
+    rates, signal, noise = np.exp(found[:-2]), float(np.exp(found[-2])), float(np.exp(found[-1]))
+    return Kernel(center, rates / spread, signal, noise + NOISE_FLOOR)
+
+
+def negative_log_likelihood(parameters: np.ndarray, X: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+    """Per row and without its constant, and the gradient; parameters (D + 2): logs of rates, signal and noise."""
+    positions = X * np.exp(parameters[:-2])
+    signal, noise = np.exp(parameters[-2:])
+    distance = _scaled_distances(positions, positions)
+    decay = np.exp(-distance)
+    correlation = _correlation(distance, decay)
+    covariance = signal * correlation
+    covariance[np.diag_indices(len(y))] += noise + NOISE_FLOOR + JITTER * signal
+    lower, failed = dpotrf(covariance, lower=1)
+    if failed:  # the line search went too far: it shall come back
+        return 1e10, np.zeros_like(parameters)
+    solved = cho_solve((lower, True), y)
+    value = 0.5 * y @ solved + np.log(lower.diagonal()).sum()
+    inverse = np.tril(dpotri(lower, lower=1)[0])
+    inverse += np.tril(inverse, -1).T
+    # The gradient by the covariance is (inverse - solved solved^T) / 2.
+    by_covariance = 0.5 * (inverse - np.outer(solved, solved))
+    by_signal = signal * ((by_covariance * correlation).sum() + JITTER * by_covariance.trace())
+    by_noise = noise * by_covariance.trace()
+    # d covariance / d (squared distance) = -5/6 signal (1 + a) exp(-a), and sum_ij W_ij (z_i - z_j)^2 for a symmetric W
+    # is 2 sum_i z_i^2 sum_j W_ij - 2 z^T W z.
+    by_square = by_covariance * ((1 + distance) * decay) * (-5 / 6 * signal)
+    by_rates = 4 * (by_square.sum(1) @ (positions * positions) - (positions * (by_square @ positions)).sum(0))
+    gradient = np.concatenate([by_rates, [by_signal, by_noise]])
+    return value / len(y), gradient / len(y)
+
+
+class KernelMachine:
+    """Up to `exact_up_to` rows all are centers of the kernel; above, `num_centers` of them, drawn at random (the
+    subset-of-regressors approximation)."""
+
+    def __init__(
+        self,
+        *,
+        least_rows: int = 220,
+        most_rows: int = 500,
+        steps: int = 60,
+        exact_up_to: int = 1500,
+        num_centers: int = 1000,
+        random_state: int = 0,
+    ) -> None:
+        self.least_rows, self.most_rows, self.steps = least_rows, most_rows, steps
+        self.exact_up_to, self.num_centers, self.random_state = exact_up_to, num_centers, random_state
+
+    def rows_to_learn(self, num_rows: int) -> int:
+        """How many of the rows are enough to learn a kernel from: one in twenty, within limits."""
+        return max(self.least_rows, min(num_rows // 20, self.most_rows))
+
+    def learn_kernel(self, X: np.ndarray, y: np.ndarray) -> Kernel:
+        some = self._some(len(y), self.rows_to_learn(len(y)))
+        return learn_kernel(X[some], _z_scored(y[some])[0], steps=self.steps)
+
+    def fit(self, X: np.ndarray, y: np.ndarray, *, kernel: Kernel | None = None) -> Self:
+        """Without a kernel, one is learnt from the same rows."""
+        self.kernel = kernel = self.learn_kernel(X, y) if kernel is None else kernel
+        target, self.y_center, self.y_scale = _z_scored(y)
+        positions = kernel.positions(X)
+        if len(y) <= self.exact_up_to:
+            self.centers = positions
+            self.weights = cho_solve(_factor(kernel.self_covariance(positions), kernel.noise), target)
+        else:
+            self.centers = positions[self._some(len(y), self.num_centers)]
+            lower, _ = _factor(kernel.self_covariance(self.centers))
+            features = solve_triangular(lower, kernel.covariance(self.centers, positions), lower=True)
+            solved = cho_solve(_factor(features @ features.T, kernel.noise), features @ target)
+            self.weights = solve_triangular(lower, solved, lower=True, trans="T")
+        return self
+
+    def _some(self, num_rows: int, how_many: int) -> np.ndarray:
+        return np.random.default_rng(self.random_state).permutation(num_rows)[:how_many]
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        mean_z = self.kernel.covariance(self.kernel.positions(X), self.centers) @ self.weights
+        return mean_z * self.y_scale + self.y_center
+
+
+def _z_scored(y: np.ndarray) -> tuple[np.ndarray, float, float]:
+    """With center and scale; a target that never varies keeps its unit."""
+    center, scale = float(y.mean()), float(y.std()) or 1.0
+    return (y - center) / scale, center, scale
+
+
+def _factor(matrix: np.ndarray, noise: float = 0.0) -> tuple[np.ndarray, bool]:
+    """Cholesky's, of the matrix with something added to its diagonal; the matrix is overwritten."""
+    matrix[np.diag_indices(len(matrix))] += noise
+    return cho_factor(matrix, lower=True, overwrite_a=True)
