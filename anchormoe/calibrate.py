@@ -18,8 +18,8 @@ class LinearMap:
         return self.slope * mean + self.intercept
 
 
-def fit_linear_map(mean: np.ndarray, y: np.ndarray) -> LinearMap:
-    """Least squares of y on (mean, 1)."""
-    design = np.column_stack([mean, np.ones_like(mean)])
-    slope, intercept = np.linalg.lstsq(design, y, rcond=None)[0]
+def fit_linear_map(mean: np.ndarray, y: np.ndarray, spread: np.ndarray | float = 1.0) -> LinearMap:
+    """Least squares of y on (mean, 1), each row's error in units of its spread."""
+    design = np.column_stack([mean, np.ones_like(mean)]) / np.reshape(spread, (-1, 1))
+    slope, intercept = np.linalg.lstsq(design, y / spread, rcond=None)[0]
     return LinearMap(float(slope), float(intercept))

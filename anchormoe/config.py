@@ -49,6 +49,7 @@ class Loss(Enum):
 
 class Calibration(Enum):
     linear = "linear"
+    weighted = "weighted"  # linear, a row counting by how sure its predicted density is
     none = "none"
 
 

@@ -16,7 +16,8 @@ STEPS: dict[str, tuple[str, str | None]] = {
     "+ small networks, dropout, mini-batches": ("ingredients", "crossfit_trees"),
     "+ deeper trees and products in the anchor": ("ingredients", "crossfit_libraries"),
     "+ a kernel machine in the anchor": ("ingredients", "crossfit_without_network"),
-    "+ a network in the anchor": ("crossfit", None),
+    "+ a network in the anchor": ("ingredients", "crossfit_linear"),
+    "+ calibration that counts sure rows more": ("crossfit", None),
 }
 
 

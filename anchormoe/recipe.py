@@ -32,10 +32,11 @@ def fit_predict(config: Config, dataset: Dataset, split: Split, *, inner_seed: i
     )
     start = clock()
     linear_map = LinearMap()
-    calibrated = config.calibration is Calibration.linear and len(split.cal) > 0
+    calibrated = config.calibration is not Calibration.none and len(split.cal) > 0
     if calibrated:
-        cal_mean = fit.scaling.to_y(predict(fit.model, fit.batch(dataset, split, "cal")).mean)
-        linear_map = fit_linear_map(cal_mean, dataset.y[split.cal])
+        cal = predict(fit.model, fit.batch(dataset, split, "cal"))
+        spread = cal.variance.sqrt().numpy() if config.calibration is Calibration.weighted else 1.0
+        linear_map = fit_linear_map(fit.scaling.to_y(cal.mean), dataset.y[split.cal], spread)
     fitted = clock()
 
     mixture = predict(fit.model, fit.batch(dataset, split, "test"))

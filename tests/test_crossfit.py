@@ -15,7 +15,16 @@ from sklearn.linear_model import Ridge
 from anchormoe import crossfit, out_of_fold, trees
 from anchormoe.bench import parse
 from anchormoe.calibrate import LinearMap
-from anchormoe.config import AnchorConfig, AnchorKind, AnchorMode, CrossfitConfig, ModelConfig, RunRules, TrainConfig
+from anchormoe.config import (
+    AnchorConfig,
+    AnchorKind,
+    AnchorMode,
+    Calibration,
+    CrossfitConfig,
+    ModelConfig,
+    RunRules,
+    TrainConfig,
+)
 from anchormoe.errors import UserError
 from anchormoe.mixture import GaussianMixture
 from anchormoe.runner import require_runnable, run_split
@@ -211,9 +220,12 @@ def test_the_unexpected_has_one_chance_in_all_rows_and_one():
 def test_calibration_maps_the_mean_and_keeps_the_spread():
     X, y = ordinary()
     fitted = crossfit.fit(SETTINGS, X, y, seed=1)
-    slope, intercept = np.polyfit(fitted.held_out.mean.numpy(), y, 1)
-    found = fitted.calibration()
-    assert (found.slope, found.intercept) == pytest.approx((slope, intercept))
+    spread = fitted.held_out.variance.sqrt().numpy()
+    for calibration, weights in ((Calibration.linear, None), (Calibration.weighted, 1 / spread)):
+        found = fitted.linear_map(calibration)
+        expected = np.polyfit(fitted.held_out.mean.numpy(), y, 1, w=weights)
+        assert (found.slope, found.intercept) == pytest.approx(tuple(expected))
+    assert fitted.linear_map(Calibration.none) is None
     moved = crossfit.calibrated(fitted.held_out, LinearMap(2.0, 1.0))
     assert torch.allclose(moved.mean, 2 * fitted.held_out.mean + 1)
     assert torch.allclose(moved.variance, fitted.held_out.variance)
@@ -233,6 +245,7 @@ def test_every_ablation_runs(ablation):
 def test_stack_is_the_presets_anchor_and_another_can_be_named():
     (job,) = parse([*QUICK, "dataset=yacht"])
     assert job.anchor.name == "stack"
+    assert job.calibration is Calibration.weighted
     assert [member.kind.value for member in job.anchor.members()] == [
         "trees",
         "xgboost",
