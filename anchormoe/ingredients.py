@@ -15,9 +15,8 @@ STEPS: dict[str, tuple[str, str | None]] = {
     "+ out of fold, a network per fold": ("ingredients", "out_of_fold"),
     "+ small networks, dropout, mini-batches": ("ingredients", "crossfit_trees"),
     "+ deeper trees and products in the anchor": ("ingredients", "crossfit_libraries"),
-    "+ a kernel machine in the anchor": ("ingredients", "crossfit_without_network"),
-    "+ a network in the anchor": ("ingredients", "crossfit_linear"),
-    "+ calibration that counts sure rows more": ("crossfit", None),
+    "+ a kernel machine in the anchor, weighted calibration": ("ingredients", "crossfit_without_network"),
+    "+ a network in the anchor": ("crossfit", None),
 }
 
 
