@@ -1,6 +1,7 @@
 """What a split of the cross-fitted recipe costs beside NGBoost's, on one core, in one run.
 
-    make bench-cost         writes benchmarks/cost.md
+    make bench-cost                                 writes benchmarks/cost.md
+    .venv/bin/python benchmarks/cost.py yacht wine  measures some datasets again and leaves the others' lines
 
 NGBoost as its paper runs it (stages chosen on held-out rows, then a refit), twice: with the ngboost library's own trees
 and with the ones of method=ngboost. How many stages it needs differs by a factor of two between splits of a small
@@ -30,6 +31,12 @@ SPLITS = {
     "protein": 1,
     "naval": 1,
 }
+LEGEND = """
+Time to fit a split of `protocol=clean`, mean over the first so many; a line is measured on one core in one run.
+
+- *cross-fitted*: `model=crossfit`. *NGBoost*: `method=ngboost`, stages chosen on 20% of the rows, then a refit on all.
+- *own trees*: with scikit-learn's trees, as the ngboost library comes. Otherwise the same trees on columns sorted once.
+"""
 RUNS = {
     "cross-fitted": ["model=crossfit"],
     "NGBoost, own trees": ["method=ngboost", "anchor=none", "+method.params.own_trees=true"],
@@ -39,19 +46,15 @@ RUNS = {
 
 def main(names: list[str]) -> None:
     console = Console()
-    seconds = {}
     with one_thread():
         keep_freed_memory()
         for run in RUNS:
             fit_seconds("yacht", run, 1)  # compiles
         for name in names:
             splits = range(1, SPLITS[name] + 1)
-            seconds[name] = {run: sum(fit_seconds(name, run, split) for split in splits) / len(splits) for run in RUNS}
-            console.print(name, seconds[name])
-    table = markdown(seconds)
-    console.print(table)
-    if names == list(SPLITS):
-        (HERE / "cost.md").write_text(table)
+            seconds = {run: sum(fit_seconds(name, run, split) for split in splits) / len(splits) for run in RUNS}
+            console.print(name, seconds)
+            write(name, seconds)
 
 
 def fit_seconds(name: str, run: str, split: int) -> float:
@@ -61,20 +64,16 @@ def fit_seconds(name: str, run: str, split: int) -> float:
     return methods.fit_predict(config, dataset, make_split(config, len(dataset.y), split), inner_seed=1).fit_seconds
 
 
-def markdown(seconds: dict[str, dict[str, float]]) -> str:
+def write(name: str, seconds: dict[str, float]) -> None:
+    """One dataset's line, at once: a run that is stopped leaves what it has measured."""
+    table = HERE / "cost.md"
+    lines = {line.split()[1]: line for line in table.read_text().splitlines() if line.startswith("| ")}
+    ours, own, fast = (seconds[run] for run in RUNS)
+    measured = f"{ours:.1f} | {own:.1f} | {fast:.1f} | **{own / ours:.2f}** | {fast / ours:.2f}"
+    lines[name] = f"| {name} | {SPLITS[name]} | {measured} |"
     head = f"| dataset | splits | {', s | '.join(RUNS)}, s | own trees / cross-fitted | NGBoost / cross-fitted |"
-    lines = [head, "|---" + "|---:" * (head.count("|") - 2) + "|"]
-    for name, of in seconds.items():
-        ours, own, fast = (of[run] for run in RUNS)
-        measured = f"{ours:.1f} | {own:.1f} | {fast:.1f} | **{own / ours:.2f}** | {fast / ours:.2f}"
-        lines.append(f"| {name} | {SPLITS[name]} | {measured} |")
-    legend = """
-Time to fit a split of `protocol=clean`, mean over the first so many, everything on one core in one run.
-
-- *cross-fitted*: `model=crossfit`. *NGBoost*: `method=ngboost`, stages chosen on 20% of the rows, then a refit on all.
-- *own trees*: with scikit-learn's trees, as the ngboost library comes. Otherwise the same trees on columns sorted once.
-"""
-    return "\n".join(lines) + "\n" + legend
+    rule = "|---" + "|---:" * (head.count("|") - 2) + "|"
+    table.write_text("\n".join([head, rule, *(lines[name] for name in SPLITS if name in lines)]) + "\n" + LEGEND)
 
 
 if __name__ == "__main__":
