@@ -74,20 +74,19 @@ def fit(
 def _regressors(
     config: AnchorConfig, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int
 ) -> tuple[Predict, ...]:
-    learnt = _kernels(config, X, y, folds, seed)
     models = []
-    for fold, already in zip(folds, learnt, strict=True):
+    for fold, fit_parameters in zip(folds, _fit_parameters(config, X, y, folds, seed), strict=True):
         kept = others(fold, len(y))
         center, scale = float(y[kept].mean()), float(y[kept].std()) or 1.0  # penalties are not free of units
-        model = regressor(config, seed).fit(X[kept], (y[kept] - center) / scale, **already)
+        model = regressor(config, seed).fit(X[kept], (y[kept] - center) / scale, **fit_parameters)
         models.append(_Regressor(model, center, scale))
     return tuple(models)
 
 
-def _kernels(
+def _fit_parameters(
     config: AnchorConfig, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int
 ) -> list[dict[str, Kernel]]:
-    """What a regressor is given beside its rows: a kernel machine its kernel, learnt without the fold's rows.
+    """What each fold's regressor is given beside its rows: a kernel machine its kernel, learnt without the fold's rows.
 
     To learn a kernel is most of its work, so neighbouring folds share one: as many as leave enough rows to learn from.
     """
@@ -96,11 +95,11 @@ def _kernels(
         return [{}] * len(folds)
     to_spare = len(y) - machine.rows_to_learn(len(y))
     num_parts = min(max(2, math.ceil(len(y) / to_spare)), len(folds)) if to_spare > 0 else len(folds)
-    kernels = []
+    parameters: list[dict[str, Kernel]] = []
     for part in np.array_split(np.arange(len(folds)), num_parts):
         rows = others(np.concatenate([folds[number] for number in part]), len(y))
-        kernels += [{"kernel": machine.learn_kernel(X[rows], y[rows])}] * len(part)
-    return kernels
+        parameters += [{"kernel": machine.learn_kernel(X[rows], y[rows])}] * len(part)
+    return parameters
 
 
 def _boosted(config: AnchorConfig, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int) -> OutOfFold:
