@@ -1,0 +1,63 @@
+"""Stored rows are found again: the identity of a row must not move when code does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anchormoe import store
+from anchormoe.bench import parse
+from anchormoe.config import STOCK_EXPERIMENTS
+from anchormoe.runner import row_identity
+
+RESULTS = Path(__file__).parent.parent / "results"
+
+# Pinned by hand. A change here means that stored rows are lost, or must be renamed together with it.
+GOLDEN = {
+    "dataset=boston": "8fcef10b5b941a35",
+    "dataset=boston ablation=no_router": "124903890ab18dc9",
+    "dataset=wine anchor=gbdt": "f9942c3cdb1884fd",
+    "dataset=yacht ablation=no_anchor protocol=clean": "1c80d0999242a9be",
+    "dataset=yacht ablation=no_cal anchor=trees": "a6202136c130b8d4",
+    "dataset=energy ablation=no_cal anchor=trees": "ed64b9aa48f7ca10",
+    "dataset=naval ablation=no_router anchor=trees protocol=clean": "d830ef940fcf2e10",
+    "dataset=protein ablation=no_cal anchor=trees": "36076d354d7c5c01",
+    "dataset=kin8nm": "a36efcd7dd49c3f8",
+    "dataset=kin8nm protocol=clean anchor=trees": "50e4928f120fae24",
+    "dataset=boston method=ngboost protocol=clean anchor=none": "b1dd167a0d19dc09",
+    "dataset=protein method=ngboost_authors protocol=clean anchor=none": "998eae68461f851f",
+    "dataset=boston method=sklearn.linear_model.BayesianRidge protocol=clean": "746f52f01c7c36bc",
+    "dataset=boston anchor=sklearn.linear_model.BayesianRidge": "4229aea9d847ca34",
+    "dataset=boston model.num_experts=4 train.epochs=3 seed=3": "9259e3a1b2256eba",
+    "dataset=boston model=paper": "2b3dd4169bb48d7d",
+    "dataset=boston model=crossfit protocol=clean": "1cb976b6eb7eb5f6",
+    "dataset=yacht model=crossfit protocol=clean seed=2": "68292da101bc489c",
+    "dataset=yacht model=crossfit_trees protocol=clean": "c195375bef5d7a37",
+    "dataset=yacht model=out_of_fold protocol=clean": "e66abd2607be8e76",
+    "dataset=yacht model=crossfit_libraries protocol=clean": "81462fba809ef5fb",
+    "dataset=yacht model=crossfit_without_network protocol=clean": "d0cf7884f5d3ba3b",
+}
+
+
+@pytest.mark.parametrize("line", GOLDEN)
+def test_hash_of_a_configuration_is_the_pinned_one(line: str) -> None:
+    (job,) = parse(line.split())
+    assert row_identity(job.config(), 1)["config_hash"] == GOLDEN[line]
+
+
+@pytest.mark.parametrize("experiment", STOCK_EXPERIMENTS)
+def test_every_stored_row_is_a_row_of_its_experiment(experiment: str) -> None:
+    stored = {
+        store.identity(row): row["seed"] for path in (RESULTS / experiment).glob("*.jsonl") for row in store.read(path)
+    }
+    assert stored
+    expected = set()
+    for seed in set(stored.values()):
+        for job in parse([f"experiment={experiment}", f"seed={seed}"]):
+            config = job.config()
+            expected |= {store.identity(row_identity(config, split)) for split in job.split_numbers()}
+    assert set(stored) <= expected
+    if experiment != "split_by_split":  # of wine and concrete it has the full model alone
+        of_first_seed = {identity for identity, seed in stored.items() if seed == 1}
+        assert {identity for identity in expected if identity[5] == 1} == of_first_seed, "a sweep would start anew"
