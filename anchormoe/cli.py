@@ -13,31 +13,31 @@ from anchormoe.errors import UserError
 
 
 def _run(arguments: list[str]) -> int:
-    from anchormoe.bench import main as bench
+    from anchormoe.commands.run import main as bench
 
     return bench(arguments)
 
 
 def _rank(arguments: list[str]) -> int:
-    from anchormoe.ranking import main as rank
+    from anchormoe.commands.rank import main as rank
 
     return rank(arguments)
 
 
 def _data(arguments: list[str]) -> int:
-    from anchormoe.data_command import main as data
+    from anchormoe.commands.data import main as data
 
     return data(arguments)
 
 
 def _tables(arguments: list[str]) -> int:
-    from anchormoe.commands import main_tables
+    from anchormoe.commands.tables import main_tables
 
     return main_tables(arguments)
 
 
 def _check(arguments: list[str]) -> int:
-    from anchormoe.commands import main_check
+    from anchormoe.commands.tables import main_check
 
     return main_check(arguments)
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from rich.console import Console
 
 from anchormoe import methods
-from anchormoe.bench import parse
-from anchormoe.runner import keep_freed_memory, load_dataset, make_split, one_thread
+from anchormoe.commands.run import parse
+from anchormoe.run.runner import keep_freed_memory, load_dataset, make_split, one_thread
 
 HERE = Path(__file__).parent
 SPLITS = {

@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from anchormoe import trees
-from anchormoe.config import InitialWeights, ModelConfig, TrainConfig
-from anchormoe.provenance import peak_memory_mb
-from anchormoe.recipe import initial_model
-from anchormoe.runner import keep_freed_memory, one_thread
-from anchormoe.train import Batch, Phase
+from anchormoe.config.schema import InitialWeights, ModelConfig, TrainConfig
+from anchormoe.model.anchors import trees
+from anchormoe.model.paper import initial_model
+from anchormoe.model.training import Batch, Phase
+from anchormoe.run.provenance import peak_memory_mb
+from anchormoe.run.runner import keep_freed_memory, one_thread
 
 HERE = Path(__file__).parent
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)

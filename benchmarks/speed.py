@@ -22,15 +22,15 @@ from numba import njit
 from rich.console import Console
 from sklearn.tree import DecisionTreeRegressor
 
-from anchormoe.anchors import anchor_means
-from anchormoe.bench import parse
-from anchormoe.config import Config
-from anchormoe.data import Dataset
-from anchormoe.model import initial_model
-from anchormoe.recipe import fold_batch, scaling_of
-from anchormoe.runner import keep_freed_memory, load_dataset, make_split, one_thread
-from anchormoe.splits import Split
-from anchormoe.train import Batch, Phase, refit, select_epoch
+from anchormoe.commands.run import parse
+from anchormoe.config.schema import Config
+from anchormoe.data.dataset import Dataset
+from anchormoe.data.splits import Split
+from anchormoe.model.anchors.boosted import anchor_means
+from anchormoe.model.network import initial_model
+from anchormoe.model.paper import fold_batch, scaling_of
+from anchormoe.model.training import Batch, Phase, refit, select_epoch
+from anchormoe.run.runner import keep_freed_memory, load_dataset, make_split, one_thread
 
 HERE = Path(__file__).parent
 DATASETS = ("yacht", "boston", "energy", "concrete", "wine", "power", "kin8nm", "protein", "naval")

@@ -21,8 +21,8 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from anchormoe.containers import content_sha256, is_original, parse, verified_table  # noqa: E402
-from anchormoe.datasets import DATASETS, DatasetInfo  # noqa: E402
+from anchormoe.data.catalogue import DATASETS, DatasetInfo  # noqa: E402
+from anchormoe.data.containers import content_sha256, is_original, parse, verified_table  # noqa: E402
 
 SIZE_LIMIT = 5_000_000
 

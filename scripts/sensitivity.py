@@ -10,10 +10,10 @@ import sys
 
 import torch
 
-from anchormoe import recipe
-from anchormoe.bench import parse
-from anchormoe.model import AnchorMoE
-from anchormoe.runner import one_thread, run_split
+from anchormoe.commands.run import parse
+from anchormoe.model import paper as recipe
+from anchormoe.model.network import AnchorMoE
+from anchormoe.run.runner import one_thread, run_split
 
 RELATIVE_CHANGE = 1e-7
 NUM_CHANGES = 4

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from anchormoe import network_kernels
-from anchormoe.config import TrainConfig
-from anchormoe.model import AnchorMoE, arrays
-from anchormoe.train import Batch
-from anchormoe.train import objective as what_is_descended
+from anchormoe.config.schema import TrainConfig
+from anchormoe.model.kernels import network as network_kernels
+from anchormoe.model.network import AnchorMoE, arrays
+from anchormoe.model.training import Batch
+from anchormoe.model.training import objective as what_is_descended
 
 
 def objective(

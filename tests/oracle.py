@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from anchormoe.config import AnchorMode, Combination, ModelConfig, RouterKind, SmoothAt, TrainConfig
+from anchormoe.config.schema import AnchorMode, Combination, ModelConfig, RouterKind, SmoothAt, TrainConfig
 
 FLOOR = 1e-12
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from anchormoe import published
+from anchormoe.report import published
 
 VARIANTS = {
     ("energy", "no_router"): "cooling",

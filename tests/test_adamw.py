@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchormoe.adamw import adamw, step
+from anchormoe.model.kernels.adamw import adamw, step
 
 SHAPES = [(3, 4), (7,), (1,), (33, 5)]
 SETTINGS = {"learning_rate": 0.01, "weight_decay": 0.1}

@@ -12,11 +12,11 @@ import xgboost
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import RidgeCV
 
-from anchormoe import trees
-from anchormoe.anchors import AnchorMeans, anchor_means, require_usable
-from anchormoe.config import AnchorConfig, AnchorKind
+from anchormoe.config.schema import AnchorConfig, AnchorKind
+from anchormoe.data.splits import Split, inner_split, outer_split
 from anchormoe.errors import UserError
-from anchormoe.splits import Split, inner_split, outer_split
+from anchormoe.model.anchors import trees
+from anchormoe.model.anchors.boosted import AnchorMeans, anchor_means, require_usable
 
 STAGES = 60
 SEED = 3

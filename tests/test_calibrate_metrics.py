@@ -10,9 +10,9 @@ import scipy.stats
 import scoringrules
 import torch
 
-from anchormoe.calibrate import LinearMap, fit_linear_map
-from anchormoe.metrics import Outcome, interval_coverage, pit_counts, rmse, scores
-from anchormoe.mixture import GaussianMixture
+from anchormoe.distributions.mixture import GaussianMixture
+from anchormoe.distributions.scores import Outcome, interval_coverage, pit_counts, rmse, scores
+from anchormoe.model.calibration import LinearMap, fit_linear_map
 
 NUM_ROWS = 60
 CENTER, SCALE = 22.5, 9.2

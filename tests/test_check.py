@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 from synthetic_rows import stored_rows
 
-from anchormoe import check as checking
-from anchormoe import published
-from anchormoe.check import EXCEPTION, MISSING, OFF, PASS, CellResult, CheckReport, check
+from anchormoe.report import check as checking
+from anchormoe.report import published
+from anchormoe.report.check import EXCEPTION, MISSING, OFF, PASS, CellResult, CheckReport, check
 
 
 @pytest.fixture

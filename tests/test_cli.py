@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anchormoe import cli
-from anchormoe.bench import parse
+from anchormoe.commands.run import parse
 
 
 def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

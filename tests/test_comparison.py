@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from anchormoe import comparison, figures, published, render
-from anchormoe.config import NUM_SPLITS
+from anchormoe.config.schema import NUM_SPLITS
 from anchormoe.errors import UserError
-from anchormoe.grid import Table
+from anchormoe.report import comparison, figures, published, render
+from anchormoe.report.grid import Table
 
 OFFSET = {"anchormoe": 0.0, "ngboost": 0.5, "mdn": -0.5, "gbdt_homoscedastic": 1.0}
 VARIANT = {"energy": "heating", "naval": "compressor", "power": "sheet1"}

@@ -12,10 +12,8 @@ import scipy.stats
 import torch
 from sklearn.linear_model import Ridge
 
-from anchormoe import crossfit, out_of_fold, trees
-from anchormoe.bench import parse
-from anchormoe.calibrate import LinearMap
-from anchormoe.config import (
+from anchormoe.commands.run import parse
+from anchormoe.config.schema import (
     AnchorConfig,
     AnchorKind,
     AnchorMode,
@@ -25,13 +23,16 @@ from anchormoe.config import (
     RunRules,
     TrainConfig,
 )
+from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.errors import UserError
-from anchormoe.mixture import GaussianMixture
-from anchormoe.runner import require_runnable, run_split
+from anchormoe.model import crossfit, out_of_fold
+from anchormoe.model.anchors import trees
+from anchormoe.model.calibration import LinearMap
+from anchormoe.run.runner import require_runnable, run_split
 
 TREES = AnchorConfig("trees", AnchorKind.trees, stages=40, params={"learning_rate": 0.1, "max_depth": 2})
 RIDGE = AnchorConfig("ridge", AnchorKind.sklearn, target="sklearn.linear_model.Ridge")
-KERNEL = AnchorConfig("kernel", AnchorKind.sklearn, target="anchormoe.kernel_machine.KernelMachine")
+KERNEL = AnchorConfig("kernel", AnchorKind.sklearn, target="anchormoe.model.anchors.kernel_machine.KernelMachine")
 NONE = AnchorConfig("none", AnchorKind.none)
 MODEL = ModelConfig(num_experts=2, hidden_dim=8, router_dim=4, sigma_min=0.01, sigma_max=10)
 SETTINGS = crossfit.Settings(CrossfitConfig(folds=4), RIDGE, MODEL, TrainConfig(epochs=4, batch_size=16), RunRules())

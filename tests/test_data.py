@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from anchormoe import datasets
-from anchormoe.containers import ContainerError, content_sha256, is_original, parse, verified_table
-from anchormoe.data import embedded_path, embedded_table, load
-from anchormoe.data_command import main
-from anchormoe.datasets import DATASETS
+from anchormoe.commands.data import main
+from anchormoe.data import catalogue as datasets
+from anchormoe.data.catalogue import DATASETS
+from anchormoe.data.containers import ContainerError, content_sha256, is_original, parse, verified_table
+from anchormoe.data.dataset import embedded_path, embedded_table, load
+from anchormoe.data.hazards import find_hazards
 from anchormoe.errors import UserError
-from anchormoe.hazards import find_hazards
 from anchormoe.paths import shipped
 
 ORIGINALS = Path(__file__).resolve().parents[2] / "shared" / "uci"

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from anchormoe.data import embedded_table, load
-from anchormoe.data_command import main
-from anchormoe.datasets import DATASETS, DatasetInfo
-from anchormoe.download import Policy, cache_folder, cached_path, fetch
+from anchormoe.commands.data import main
+from anchormoe.data.catalogue import DATASETS, DatasetInfo
+from anchormoe.data.dataset import embedded_table, load
+from anchormoe.data.download import Policy, cache_folder, cached_path, fetch
 from anchormoe.errors import UserError
 
 ORIGINALS = Path(__file__).resolve().parents[2] / "shared" / "uci"

@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from anchormoe import methods, published, runner
-from anchormoe.compose import jobs
-from anchormoe.config import Config, MethodConfig
-from anchormoe.data import Dataset
+from anchormoe import methods
+from anchormoe.config.compose import jobs
+from anchormoe.config.schema import Config, MethodConfig
+from anchormoe.data.dataset import Dataset
+from anchormoe.data.splits import Split, inner_split, outer_split
+from anchormoe.distributions.scores import scores
 from anchormoe.methods import rff_krr
-from anchormoe.metrics import scores
-from anchormoe.runner import load_dataset, make_split, one_thread, run_split
-from anchormoe.splits import Split, inner_split, outer_split
-from anchormoe.store import Row
+from anchormoe.report import published
+from anchormoe.run import runner
+from anchormoe.run.runner import load_dataset, make_split, one_thread, run_split
+from anchormoe.run.store import Row
 
 METRICS = ("rmse_y", "rmse_y_uncalibrated", "nll_z", "nll_y", "crps_y", "coverage_90", "epoch", "calibration_a")
 

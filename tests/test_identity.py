@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from anchormoe import store
-from anchormoe.bench import parse
-from anchormoe.config import STOCK_EXPERIMENTS
-from anchormoe.runner import row_identity
+from anchormoe.commands.run import parse
+from anchormoe.config.schema import STOCK_EXPERIMENTS
+from anchormoe.run import store
+from anchormoe.run.runner import row_identity
 
 RESULTS = Path(__file__).parent.parent / "results"
 

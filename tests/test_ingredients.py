@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from anchormoe import ingredients, published
-from anchormoe.bench import parse
+from anchormoe.commands.run import parse
+from anchormoe.report import ingredients, published
 
 VARIANT = {"energy": "heating", "naval": "compressor", "power": "sheet1"}
 

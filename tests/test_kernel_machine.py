@@ -7,7 +7,13 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-from anchormoe.kernel_machine import JITTER, NOISE_FLOOR, KernelMachine, learn_kernel, negative_log_likelihood
+from anchormoe.model.anchors.kernel_machine import (
+    JITTER,
+    NOISE_FLOOR,
+    KernelMachine,
+    learn_kernel,
+    negative_log_likelihood,
+)
 
 
 def ordinary(num_rows: int = 60) -> tuple[np.ndarray, np.ndarray]:

@@ -9,15 +9,15 @@ import sklearn.base
 import torch
 
 from anchormoe import methods
-from anchormoe.bench import parse
-from anchormoe.config import Config, MethodConfig
-from anchormoe.data import Dataset
-from anchormoe.distributions import ForeignDistribution
+from anchormoe.commands.run import parse
+from anchormoe.config.schema import Config, MethodConfig
+from anchormoe.data.dataset import Dataset
+from anchormoe.data.splits import inner_split
+from anchormoe.distributions.foreign import ForeignDistribution
+from anchormoe.distributions.mixture import GaussianMixture
+from anchormoe.distributions.scores import scores
 from anchormoe.errors import UserError
 from anchormoe.methods import METHODS
-from anchormoe.metrics import scores
-from anchormoe.mixture import GaussianMixture
-from anchormoe.splits import inner_split
 
 # Settings that make a method quick; the contract does not depend on them.
 QUICK: dict[str, dict[str, object]] = {

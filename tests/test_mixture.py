@@ -11,7 +11,7 @@ import torch
 from scipy import integrate, stats
 from torch import Tensor
 
-from anchormoe.mixture import GaussianMixture
+from anchormoe.distributions.mixture import GaussianMixture
 
 DTYPES = [torch.float64, torch.float32]
 

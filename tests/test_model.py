@@ -11,7 +11,7 @@ import pytest
 import torch
 from compiled_objective import objective
 
-from anchormoe.config import (
+from anchormoe.config.schema import (
     AnchorMode,
     Combination,
     InitialWeights,
@@ -21,10 +21,10 @@ from anchormoe.config import (
     SmoothAt,
     TrainConfig,
 )
-from anchormoe.expert_kernels import BLOCK_ROWS, _drop
-from anchormoe.gate_kernels import layer_norm_forward
-from anchormoe.model import AnchorMoE, initial_model
-from anchormoe.train import Batch, refit
+from anchormoe.model.kernels.experts import BLOCK_ROWS, _drop
+from anchormoe.model.kernels.gates import layer_norm_forward
+from anchormoe.model.network import AnchorMoE, initial_model
+from anchormoe.model.training import Batch, refit
 
 INPUT_DIM = 3
 NUM_EXPERTS = 4

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from anchormoe import cli, store
+from anchormoe import cli
+from anchormoe.run import store
 
 CLASS = """
 import numpy as np

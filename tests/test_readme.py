@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from anchormoe.bench import parse
 from anchormoe.cli import COMMANDS
-from anchormoe.runner import require_runnable
+from anchormoe.commands.run import parse
+from anchormoe.run.runner import require_runnable
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

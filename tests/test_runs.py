@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from anchormoe import cli, runner, store
+from anchormoe import cli
+from anchormoe.run import runner, store
 
 QUICK = ["dataset=yacht", "anchor=ridge", "train.epochs=3"]
 METRICS = ("rmse_y", "rmse_y_uncalibrated", "nll_z", "nll_y", "crps_y", "coverage_90", "calibration_a", "calibration_b")
@@ -227,7 +228,7 @@ def test_kill_9_ten_times_loses_and_duplicates_nothing(tmp_path: Path) -> None:
 
 
 def test_seed_moves_every_stream(tmp_path: Path) -> None:
-    from anchormoe.compose import jobs
+    from anchormoe.config.compose import jobs
 
     (one,) = jobs(["dataset=yacht", "ablation=no_router"])
     (two,) = jobs(["dataset=yacht", "ablation=no_router", "seed=2"])

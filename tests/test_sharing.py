@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import joblib.memory
 import pytest
 
-from anchormoe.sharing import shared, shared_fits
+from anchormoe.model.sharing import shared, shared_fits
 
 calls: list[int] = []
 

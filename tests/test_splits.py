@@ -8,10 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from anchormoe.compose import jobs
-from anchormoe.config import Config, DatasetConfig
-from anchormoe.runner import inner_seed, load_dataset, make_split
-from anchormoe.splits import Split, inner_split, outer_split, subsample
+from anchormoe.config.compose import jobs
+from anchormoe.config.schema import Config, DatasetConfig
+from anchormoe.data.splits import Split, inner_split, outer_split, subsample
+from anchormoe.run.runner import inner_seed, load_dataset, make_split
 
 # name: rows, (train, test), (TV, CAL), (TR, VA), (TR, VA) of no_cal
 SIZES = {

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from anchormoe.stats import paired_test, rank_test
+from anchormoe.report.statistics import paired_test, rank_test
 
 
 def test_without_overlap_the_paired_test_is_the_ordinary_one() -> None:

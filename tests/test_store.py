@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anchormoe import store
+from anchormoe.run import store
 
 
 def make_row(split: int, *, status: str = "ok", config_hash: str = "abc", **values: object) -> store.Row:

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 from synthetic_rows import stored_rows
 
-from anchormoe import cells, published, render, tables
-from anchormoe.grid import MISSING, NOT_AVAILABLE, SE, Cell, Column, Row, Table
+from anchormoe.report import cells, published, render, tables
+from anchormoe.report.grid import MISSING, NOT_AVAILABLE, SE, Cell, Column, Row, Table
 
 
 def table(built: list[Table], key: str) -> Table:
@@ -75,8 +75,8 @@ def test_notebook_runs() -> None:
 def test_conversion_to_original_units_agrees_with_the_data() -> None:
     """nll_z + log(std of the training and validation targets), averaged over splits, from the data themselves."""
     np = pytest.importorskip("numpy")
-    from anchormoe.data import load
-    from anchormoe.splits import inner_split, outer_split
+    from anchormoe.data.dataset import load
+    from anchormoe.data.splits import inner_split, outer_split
 
     for dataset in ("boston", "yacht"):
         y = load(dataset).y

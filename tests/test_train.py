@@ -11,10 +11,10 @@ import pytest
 import torch
 from compiled_objective import objective
 
-from anchormoe.adamw import adamw, step
-from anchormoe.config import Loss, ModelConfig, RouterKind, TrainConfig
-from anchormoe.model import AnchorMoE, arrays
-from anchormoe.train import (
+from anchormoe.config.schema import Loss, ModelConfig, RouterKind, TrainConfig
+from anchormoe.model.kernels.adamw import adamw, step
+from anchormoe.model.network import AnchorMoE, arrays
+from anchormoe.model.training import (
     Batch,
     TrainingDiverged,
     mean_nll,

@@ -12,16 +12,17 @@ from typing import Protocol
 
 import numpy as np
 
-from anchormoe import crossfit, recipe
-from anchormoe.compiled import clock
-from anchormoe.config import Config
-from anchormoe.data import Dataset
-from anchormoe.distributions import Distribution
+from anchormoe.config.schema import Config
+from anchormoe.data.dataset import Dataset
+from anchormoe.data.splits import Split
+from anchormoe.distributions.foreign import Distribution
+from anchormoe.distributions.mixture import GaussianMixture
+from anchormoe.distributions.scores import Outcome
 from anchormoe.errors import UserError
 from anchormoe.methods.preparation import SCALE_FLOOR
-from anchormoe.metrics import Outcome
-from anchormoe.mixture import GaussianMixture
-from anchormoe.splits import Split
+from anchormoe.model import crossfit
+from anchormoe.model import paper as recipe
+from anchormoe.model.kernels.compiled import clock
 
 
 class Method(Protocol):

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from anchormoe.distributions import Distribution, as_distribution, distribution_predictor
+from anchormoe.distributions.foreign import Distribution, as_distribution, distribution_predictor
+from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.preparation import SCALE_FLOOR, hold_out
-from anchormoe.mixture import GaussianMixture
-from anchormoe.regressors import import_regressor, parameters_of, with_seed
+from anchormoe.model.anchors.regressors import import_regressor, parameters_of, with_seed
 
 NUM_RESIDUALS = 50
 BANDWIDTH = 0.3  # of the residuals' kernel, in their standard deviations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from catboost import CatBoostRegressor
 
+from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.preparation import SCALE_FLOOR, hold_out
-from anchormoe.mixture import GaussianMixture
 
 
 class CatBoostUncertainty:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.networks import (
     Architecture,
     Layers,
@@ -18,7 +19,6 @@ from anchormoe.methods.networks import (
     train,
 )
 from anchormoe.methods.preparation import hold_out, standardiser
-from anchormoe.mixture import GaussianMixture
 
 TEMPERATURE = 0.1
 INITIAL_RATE = 0.1

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from sklearn.ensemble import RandomForestRegressor
 
+from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.preparation import SCALE_FLOOR
-from anchormoe.mixture import GaussianMixture
 
 LEAF_SIZES = (3, 5, 10, 20)
 

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.linalg import block_diag, cho_factor, cho_solve
 from sklearn.preprocessing import SplineTransformer
 
+from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.preparation import SCALE_FLOOR, hold_out, standardiser
-from anchormoe.mixture import GaussianMixture
 
 # From smooth to rough: each fit starts where the one before it ended.
 PENALTIES = (10000.0, 1000.0, 100.0, 10.0, 1.0, 0.1)

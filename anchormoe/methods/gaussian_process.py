@@ -12,8 +12,8 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
+from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.preparation import standardiser
-from anchormoe.mixture import GaussianMixture
 
 with warnings.catch_warnings():
     # The library compiles a function with torch.jit when it is imported.

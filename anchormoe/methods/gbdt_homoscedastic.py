@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from anchormoe import trees
+from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.preparation import SCALE_FLOOR, hold_out
-from anchormoe.mixture import GaussianMixture
+from anchormoe.model.anchors import trees
 
 
 class HomoscedasticGBDT:

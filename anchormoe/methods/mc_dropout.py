@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.networks import Architecture, Layers, num_steps, train
 from anchormoe.methods.preparation import hold_out, standardiser
-from anchormoe.mixture import GaussianMixture
 
 # Scales 1 / sqrt(tau) to choose from, of the target's standard deviation.
 SCALES = np.geomspace(1e-3, 2.0, 60)

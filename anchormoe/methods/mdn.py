@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from anchormoe.config import AnchorMode, ModelConfig, RouterKind, TrainConfig
+from anchormoe.config.schema import AnchorMode, ModelConfig, RouterKind, TrainConfig
+from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.preparation import hold_out, standardiser
-from anchormoe.mixture import GaussianMixture
-from anchormoe.model import AnchorMoE
-from anchormoe.train import Batch, predict, refit, select_epoch
+from anchormoe.model.network import AnchorMoE
+from anchormoe.model.training import Batch, predict, refit, select_epoch
 
 
 class MDN:

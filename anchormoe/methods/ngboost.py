@@ -11,9 +11,9 @@ from ngboost import NGBRegressor
 from ngboost.learners import default_tree_learner
 from sklearn.base import clone
 
-from anchormoe import trees
+from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.preparation import SCALE_FLOOR, hold_out
-from anchormoe.mixture import GaussianMixture
+from anchormoe.model.anchors import trees
 
 
 class NGBoost:

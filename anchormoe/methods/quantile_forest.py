@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from quantile_forest import RandomForestQuantileRegressor
 
+from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.preparation import SCALE_FLOOR
-from anchormoe.mixture import GaussianMixture
 
 BANDWIDTHS = (0.2, 0.3, 0.5, 0.7, 1.0)
 LEAF_SIZES = (1, 5, 10)

@@ -13,8 +13,8 @@ from scipy.linalg.blas import ssyrk
 from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.cluster import KMeans
 
+from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.preparation import standardiser
-from anchormoe.mixture import GaussianMixture
 
 NUM_CLUSTERS = 20
 NUM_FEATURES = 4096

@@ -8,8 +8,8 @@ import numpy as np
 import xgboost
 from sklearn.model_selection import KFold
 
+from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.preparation import SCALE_FLOOR, hold_out
-from anchormoe.mixture import GaussianMixture
 
 
 class XGBoostNormal:
