@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from anchormoe.config.schema import InitialWeights, ModelConfig, TrainConfig
+from anchormoe.config.schema import InitialWeights, ModelSettings, TrainingSettings
 from anchormoe.model.anchors import trees
 from anchormoe.model.paper import initial_model
 from anchormoe.model.training import Batch, Phase
@@ -62,8 +62,8 @@ def warm_up(part: str) -> None:
 
 def epoch_seconds(X: np.ndarray, y: np.ndarray, batch_size: int | None) -> float:
     batch = Batch(*(torch.as_tensor(values, dtype=torch.float32) for values in (X, np.zeros_like(y), y)))
-    model = initial_model(ModelConfig(), input_dim=X.shape[1], seed=1, number=1, initial_weights=InitialWeights.own)
-    phase = Phase(model, TrainConfig(batch_size=batch_size))
+    model = initial_model(ModelSettings(), input_dim=X.shape[1], seed=1, number=1, initial_weights=InitialWeights.own)
+    phase = Phase(model, TrainingSettings(batch_size=batch_size))
     repetitions = max(2, 20_000 // len(y))
     start = time.perf_counter()
     for epoch in range(1, repetitions + 1):

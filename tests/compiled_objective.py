@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from anchormoe.config.schema import TrainConfig
+from anchormoe.config.schema import TrainingSettings
 from anchormoe.model.kernels import network as network_kernels
 from anchormoe.model.network import AnchorMoE, arrays
 from anchormoe.model.training import Batch
@@ -10,7 +10,7 @@ from anchormoe.model.training import objective as what_is_descended
 
 
 def objective(
-    model: AnchorMoE, batch: Batch, config: TrainConfig, epoch: int, dropout_seed: int = 0
+    model: AnchorMoE, batch: Batch, config: TrainingSettings, epoch: int, dropout_seed: int = 0
 ) -> tuple[float, list[np.ndarray | None]]:
     """Gradients in the order and the shapes of model.parameters(), None where the kernels give an empty one."""
     value, gradients = network_kernels.objective_and_gradients(

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from anchormoe.config.schema import AnchorMode, Combination, ModelConfig, RouterKind, SmoothAt, TrainConfig
+from anchormoe.config.schema import AnchorMode, Combination, ModelSettings, RouterKind, SmoothAt, TrainingSettings
 
 FLOOR = 1e-12
 
@@ -61,7 +61,7 @@ class PlainAnchorMoE(nn.Module):
     """Weights are drawn from torch's global stream by the layers' own constructors, then by Xavier, in the order of
     the published runs."""
 
-    def __init__(self, config: ModelConfig, *, input_dim: int) -> None:
+    def __init__(self, config: ModelSettings, *, input_dim: int) -> None:
         super().__init__()
         self.config = config
         self.temperature = 1.0
@@ -184,7 +184,7 @@ def xavier(layer: nn.Module) -> None:
     nn.init.zeros_(layer.bias)
 
 
-def objective(output: PlainOutput, y: Tensor, plain: PlainAnchorMoE, config: TrainConfig, epoch: int) -> Tensor:
+def objective(output: PlainOutput, y: Tensor, plain: PlainAnchorMoE, config: TrainingSettings, epoch: int) -> Tensor:
     """Mean NLL and all penalties, in the order of the description."""
     loss = output.nll(y).mean()
     prob = output.router_prob
@@ -202,7 +202,7 @@ def objective(output: PlainOutput, y: Tensor, plain: PlainAnchorMoE, config: Tra
 # --- the two-phase fit; a batch is anything with x, anchor and y
 
 
-def select_epoch(plain: PlainAnchorMoE, train, validation, config: TrainConfig) -> tuple[int, list[float]]:
+def select_epoch(plain: PlainAnchorMoE, train, validation, config: TrainingSettings) -> tuple[int, list[float]]:
     """The selected epoch, whose weights the model is left with, and the validation NLL after every epoch."""
     optimiser = adamw(plain, config)
     plain.temperature = config.temperature_start
@@ -221,20 +221,20 @@ def select_epoch(plain: PlainAnchorMoE, train, validation, config: TrainConfig) 
     return 1 + nlls.index(min(nlls)), nlls
 
 
-def refit(plain: PlainAnchorMoE, train, epochs: int, config: TrainConfig) -> None:
+def refit(plain: PlainAnchorMoE, train, epochs: int, config: TrainingSettings) -> None:
     optimiser = adamw(plain, config)
     for epoch in range(1, epochs + 1):
         step(plain, optimiser, train, config, epoch)
     plain.eval()
 
 
-def adamw(plain: PlainAnchorMoE, config: TrainConfig) -> torch.optim.AdamW:
+def adamw(plain: PlainAnchorMoE, config: TrainingSettings) -> torch.optim.AdamW:
     return torch.optim.AdamW(
         plain.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, betas=(0.9, 0.999), eps=1e-8
     )
 
 
-def step(plain: PlainAnchorMoE, optimiser: torch.optim.Optimizer, batch, config: TrainConfig, epoch: int) -> None:
+def step(plain: PlainAnchorMoE, optimiser: torch.optim.Optimizer, batch, config: TrainingSettings, epoch: int) -> None:
     plain.train()
     for parameter in plain.parameters():
         parameter.grad = None

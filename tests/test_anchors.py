@@ -12,7 +12,7 @@ import xgboost
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import RidgeCV
 
-from anchormoe.config.schema import AnchorConfig, AnchorKind
+from anchormoe.config.schema import AnchorSettings, AnchorKind
 from anchormoe.data.splits import Split, inner_split, outer_split
 from anchormoe.errors import UserError
 from anchormoe.model.anchors import trees
@@ -21,14 +21,14 @@ from anchormoe.model.anchors.boosted import AnchorMeans, anchor_means, require_u
 STAGES = 60
 SEED = 3
 FOLDS = ("tr", "va", "tv", "cal", "test")
-GBDT = AnchorConfig(name="gbdt", kind=AnchorKind.gbdt, stages=STAGES, params={"learning_rate": 0.2, "max_depth": 3})
+GBDT = AnchorSettings(name="gbdt", kind=AnchorKind.gbdt, stages=STAGES, params={"learning_rate": 0.2, "max_depth": 3})
 TREES = dataclasses.replace(GBDT, name="trees", kind=AnchorKind.trees)
-XGBOOST = AnchorConfig(
+XGBOOST = AnchorSettings(
     kind=AnchorKind.xgboost,
     stages=STAGES,
     params={"eta": 0.2, "max_depth": 3, "tree_method": "exact", "reg_lambda": 0, "min_child_weight": 1},
 )
-LIGHTGBM = AnchorConfig(
+LIGHTGBM = AnchorSettings(
     name="lightgbm",
     kind=AnchorKind.lightgbm,
     stages=STAGES,
@@ -126,7 +126,7 @@ def test_lightgbm_selects_the_stage_and_equals_short_fits() -> None:
 
 
 @pytest.mark.parametrize(("config", "rtol"), [(XGBOOST, 1e-3), (TREES, 1e-10)], ids=["xgboost", "trees"])
-def test_other_exact_trees_equal_gbdt_on_training_rows(config: AnchorConfig, rtol: float) -> None:
+def test_other_exact_trees_equal_gbdt_on_training_rows(config: AnchorSettings, rtol: float) -> None:
     """What makes them a replacement. On other rows they may differ: where several features part a node's rows equally
     well, each picks its own."""
     gbdt, other = (anchor_means(kind, X, y, SPLIT, seed=SEED) for kind in (GBDT, config))
@@ -223,7 +223,7 @@ def test_trees_pass_over_columns_that_say_nothing_new() -> None:
     ],
 )
 def test_any_scikit_learn_regressor_is_fitted_on_tr_and_again_on_tv(target: str, params: dict, regressor: Any) -> None:
-    config = AnchorConfig(name="other", kind=AnchorKind.sklearn, target=target, params=params)
+    config = AnchorSettings(name="other", kind=AnchorKind.sklearn, target=target, params=params)
     means = anchor_means(config, X, y, SPLIT, seed=SEED)
     assert means.stage is None
     sub = regressor.fit(X[SPLIT.tr], y[SPLIT.tr]).predict
@@ -236,13 +236,13 @@ def test_any_scikit_learn_regressor_is_fitted_on_tr_and_again_on_tv(target: str,
 
 def test_a_seed_in_the_parameters_wins_over_the_runs() -> None:
     params = {"n_estimators": 5, "random_state": 11}
-    config = AnchorConfig(kind=AnchorKind.sklearn, target="sklearn.ensemble.RandomForestRegressor", params=params)
+    config = AnchorSettings(kind=AnchorKind.sklearn, target="sklearn.ensemble.RandomForestRegressor", params=params)
     first, second = (anchor_means(config, X, y, SPLIT, seed=seed) for seed in (1, 2))
     np.testing.assert_array_equal(first.test, second.test)
 
 
 def test_no_anchor_is_the_mean_of_the_rows_it_may_see() -> None:
-    means = anchor_means(AnchorConfig(name="none", kind=AnchorKind.none), X, y, SPLIT, seed=SEED)
+    means = anchor_means(AnchorSettings(name="none", kind=AnchorKind.none), X, y, SPLIT, seed=SEED)
     assert means.stage is None
     for fold in FOLDS:
         seen = SPLIT.tr if fold in ("tr", "va") else SPLIT.tv
@@ -254,18 +254,18 @@ def test_no_anchor_is_the_mean_of_the_rows_it_may_see() -> None:
 )
 def test_a_target_that_is_no_regressor_is_found_before_any_work(target: str) -> None:
     with pytest.raises(UserError, match="the import path of a scikit-learn regressor"):
-        require_usable(AnchorConfig(kind=AnchorKind.sklearn, target=target))
+        require_usable(AnchorSettings(kind=AnchorKind.sklearn, target=target))
 
 
 @pytest.mark.parametrize("kind", [AnchorKind.gbdt, AnchorKind.trees, AnchorKind.sklearn])
 def test_an_unknown_parameter_is_found_before_any_work(kind: AnchorKind) -> None:
     target = "sklearn.linear_model.Ridge" if kind is AnchorKind.sklearn else None
     with pytest.raises(UserError, match="received typo"):
-        require_usable(AnchorConfig(kind=kind, target=target, params={"typo": 3}))
+        require_usable(AnchorSettings(kind=kind, target=target, params={"typo": 3}))
 
 
 @pytest.mark.parametrize("config", [GBDT, TREES, XGBOOST, LIGHTGBM], ids=lambda config: config.name)
-def test_anchors_do_without_calibration_rows(config: AnchorConfig) -> None:
+def test_anchors_do_without_calibration_rows(config: AnchorSettings) -> None:
     means = anchor_means(config, X, y, make_split(calibration_fraction=0.0), seed=SEED)
     assert len(means.cal) == 0
     assert len(means.tv) == len(make_split(calibration_fraction=0.0).train)
@@ -275,6 +275,6 @@ def test_anchors_do_without_calibration_rows(config: AnchorConfig) -> None:
     "target", ["sklearn.linear_model.Rigde", "no_such_package.Regressor", "JustAName", "sklearn.no_such_module.Ridge"]
 )
 def test_a_wrong_import_path_is_named_in_the_error(target: str) -> None:
-    config = AnchorConfig(name="other", kind=AnchorKind.sklearn, target=target)
+    config = AnchorSettings(name="other", kind=AnchorKind.sklearn, target=target)
     with pytest.raises(UserError, match=rf"import path of a scikit-learn regressor, received {target}"):
         anchor_means(config, X, y, SPLIT, seed=SEED)

@@ -14,14 +14,14 @@ from sklearn.linear_model import Ridge
 
 from anchormoe.commands.run import parse
 from anchormoe.config.schema import (
-    AnchorConfig,
+    AnchorSettings,
     AnchorKind,
     AnchorMode,
     Calibration,
-    CrossfitConfig,
-    ModelConfig,
+    CrossfitSettings,
+    ModelSettings,
     RunRules,
-    TrainConfig,
+    TrainingSettings,
 )
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.errors import UserError
@@ -30,12 +30,12 @@ from anchormoe.model.anchors import trees
 from anchormoe.model.calibration import LinearMap
 from anchormoe.run.runner import require_runnable, run_split
 
-TREES = AnchorConfig("trees", AnchorKind.trees, stages=40, params={"learning_rate": 0.1, "max_depth": 2})
-RIDGE = AnchorConfig("ridge", AnchorKind.sklearn, target="sklearn.linear_model.Ridge")
-KERNEL = AnchorConfig("kernel", AnchorKind.sklearn, target="anchormoe.model.anchors.kernel_machine.KernelMachine")
-NONE = AnchorConfig("none", AnchorKind.none)
-MODEL = ModelConfig(num_experts=2, hidden_dim=8, router_dim=4, sigma_min=0.01, sigma_max=10)
-SETTINGS = crossfit.Settings(CrossfitConfig(folds=4), RIDGE, MODEL, TrainConfig(epochs=4, batch_size=16), RunRules())
+TREES = AnchorSettings("trees", AnchorKind.trees, stages=40, params={"learning_rate": 0.1, "max_depth": 2})
+RIDGE = AnchorSettings("ridge", AnchorKind.sklearn, target="sklearn.linear_model.Ridge")
+KERNEL = AnchorSettings("kernel", AnchorKind.sklearn, target="anchormoe.model.anchors.kernel_machine.KernelMachine")
+NONE = AnchorSettings("none", AnchorKind.none)
+MODEL = ModelSettings(num_experts=2, hidden_dim=8, router_dim=4, sigma_min=0.01, sigma_max=10)
+SETTINGS = crossfit.Settings(CrossfitSettings(folds=4), RIDGE, MODEL, TrainingSettings(epochs=4, batch_size=16), RunRules())
 QUICK = [
     "model=crossfit",
     "protocol=clean",
@@ -116,7 +116,7 @@ def test_a_model_that_stopped_early_stays_as_it_was():
     X, y = ordinary()
     folds = out_of_fold.folds_of(len(y), 4, seed=1)
     params = {"eta": 0.5, "max_depth": 3, "early_stopping_rounds": 3}
-    config = AnchorConfig("xgboost", AnchorKind.xgboost, stages=200, params=params)
+    config = AnchorSettings("xgboost", AnchorKind.xgboost, stages=200, params=params)
     found = out_of_fold.fit(config, X, y, folds, seed=1, network=no_network)
     lengths = [len(model.model.staged_rmse()) for model in found.models]
     assert max(lengths) < 200
@@ -129,7 +129,7 @@ def test_stack_finds_the_weights_of_its_members():
     X, y = ordinary()
     folds = out_of_fold.folds_of(len(y), 4, seed=1)
     members = [{"kind": "trees", "stages": 40, "params": TREES.params}, {"kind": "sklearn", "target": RIDGE.target}]
-    stack = AnchorConfig("stack", AnchorKind.stack, params={"members": members})
+    stack = AnchorSettings("stack", AnchorKind.stack, params={"members": members})
     found = out_of_fold.fit(stack, X, y, folds, seed=1, network=no_network)
     parts = [out_of_fold.fit(config, X, y, folds, seed=1, network=no_network) for config in (TREES, RIDGE)]
     a, b = (part.mean - y.mean() for part in parts)
@@ -148,7 +148,7 @@ def test_a_network_is_not_trained_on_its_fold():
     settings = dataclasses.replace(
         SETTINGS,
         anchor=NONE,
-        train=TrainConfig(epochs=1, batch_size=16),  # one epoch: nothing to choose
+        train=TrainingSettings(epochs=1, batch_size=16),  # one epoch: nothing to choose
     )
     fold = out_of_fold.folds_of(len(y), 4, seed=1)[2]
     changed = y.copy()
@@ -268,15 +268,15 @@ def test_stack_needs_held_out_rows():
 @pytest.mark.parametrize("members", [[], [{"target": "sklearn.linear_model.Ridge"}], [{"kind": "oak"}], "trees"])
 def test_members_of_a_stack_are_checked(members):
     with pytest.raises(UserError, match=r"anchor.params.members must be a list of anchors"):
-        AnchorConfig("stack", AnchorKind.stack, params={"members": members})
+        AnchorSettings("stack", AnchorKind.stack, params={"members": members})
 
 
 def test_folds():
-    assert CrossfitConfig(folds=10, folds_when_large=5).num_folds(2000) == 10
-    assert CrossfitConfig(folds=10, folds_when_large=5).num_folds(2001) == 5
-    assert CrossfitConfig(folds=7).num_folds(10**6) == 7
+    assert CrossfitSettings(folds=10, folds_when_large=5).num_folds(2000) == 10
+    assert CrossfitSettings(folds=10, folds_when_large=5).num_folds(2001) == 5
+    assert CrossfitSettings(folds=7).num_folds(10**6) == 7
     with pytest.raises(UserError, match=r"crossfit.folds must be 0 or at least 2, received 1"):
-        CrossfitConfig(folds=1)
+        CrossfitSettings(folds=1)
 
 
 def difficult(kind: str) -> tuple[np.ndarray, np.ndarray]:

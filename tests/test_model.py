@@ -16,10 +16,10 @@ from anchormoe.config.schema import (
     Combination,
     InitialWeights,
     Loss,
-    ModelConfig,
+    ModelSettings,
     RouterKind,
     SmoothAt,
-    TrainConfig,
+    TrainingSettings,
 )
 from anchormoe.model.kernels.experts import BLOCK_ROWS, _drop
 from anchormoe.model.kernels.gates import layer_norm_forward
@@ -29,7 +29,7 @@ from anchormoe.model.training import Batch, refit
 INPUT_DIM = 3
 NUM_EXPERTS = 4
 # sigma_min is high enough that both ends of the clamp are met
-SMALL = ModelConfig(
+SMALL = ModelSettings(
     latent_dim=2, num_experts=NUM_EXPERTS, top_k=2, hidden_dim=5, num_components=2, router_dim=3, sigma_min=0.6
 )
 OPTIONS = {
@@ -56,7 +56,7 @@ OPTIONS = {
     **{f"top_{k}": {"top_k": k} for k in range(1, NUM_EXPERTS + 1)},
 }
 # Large enough that a wrong or missing term shows in any loss or gradient.
-PENALTIES = TrainConfig(
+PENALTIES = TrainingSettings(
     entropy_epochs=3,
     entropy_weight=0.3,
     entropy_weight_after=-0.2,
@@ -67,7 +67,7 @@ PENALTIES = TrainConfig(
 
 
 @pytest.fixture(params=OPTIONS)
-def config(request: pytest.FixtureRequest) -> ModelConfig:
+def config(request: pytest.FixtureRequest) -> ModelSettings:
     return dataclasses.replace(SMALL, **OPTIONS[request.param])
 
 
@@ -78,7 +78,7 @@ def _global_stream() -> Iterator[None]:
         yield
 
 
-def random_model(config: ModelConfig, *, seed: int = 0) -> AnchorMoE:
+def random_model(config: ModelSettings, *, seed: int = 0) -> AnchorMoE:
     """All weights random (biases and norms too), some log-scales outside their clamp, a temperature that is not 1."""
     generator = torch.Generator().manual_seed(seed)
     model = AnchorMoE(config, input_dim=INPUT_DIM)
@@ -110,7 +110,7 @@ def random_batch(*, num_rows: int = 12, seed: int = 1, dtype: torch.dtype = torc
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_log_prob_equals_the_numpy_recomputation(config: ModelConfig, training: bool) -> None:
+def test_log_prob_equals_the_numpy_recomputation(config: ModelSettings, training: bool) -> None:
     model, batch = random_model(config).train(training), random_batch()
     expected = oracle.log_prob(plain_copy(model), batch.x.numpy(), batch.anchor.numpy(), batch.y.numpy())
     received = model(batch.x, batch.anchor).log_prob(batch.y).detach()
@@ -118,7 +118,7 @@ def test_log_prob_equals_the_numpy_recomputation(config: ModelConfig, training: 
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_gates_components_and_moments_equal_the_dense_recomputation(config: ModelConfig, training: bool) -> None:
+def test_gates_components_and_moments_equal_the_dense_recomputation(config: ModelSettings, training: bool) -> None:
     model, batch = random_model(config).train(training), random_batch()
     gates, mixture = model.gates(batch.x), model(batch.x, batch.anchor)
     plain = plain_copy(model)(batch.x, batch.anchor)
@@ -137,7 +137,7 @@ def test_gates_components_and_moments_equal_the_dense_recomputation(config: Mode
     assert mixture.scales.max() <= config.sigma_max
 
 
-def test_float32_forward_is_near_the_float64_recomputation(config: ModelConfig) -> None:
+def test_float32_forward_is_near_the_float64_recomputation(config: ModelSettings) -> None:
     model, batch = random_model(config).float().eval(), random_batch(dtype=torch.float32)
     expected = oracle.log_prob(plain_copy(model), batch.x.numpy(), batch.anchor.numpy(), batch.y.numpy())
     received = model(batch.x, batch.anchor).log_prob(batch.y)
@@ -171,7 +171,7 @@ def test_a_row_far_from_every_window_still_has_a_finite_density() -> None:
 
 
 def test_layer_norm_collapses_a_latent_of_two_dimensions_to_two_points() -> None:
-    model = AnchorMoE(ModelConfig(layer_norm=True), input_dim=INPUT_DIM)
+    model = AnchorMoE(ModelSettings(layer_norm=True), input_dim=INPUT_DIM)
     model.reset_parameters(torch.Generator().manual_seed(1))
     gate_weights = model.weights().gates
     x = 100 * random_batch(num_rows=200, dtype=torch.float32).x.numpy()
@@ -197,12 +197,12 @@ def assert_equal_to_dense(model: AnchorMoE, batch: Batch, *, epoch: int) -> None
 
 
 @pytest.mark.parametrize("epoch", [3, 4])
-def test_objective_and_all_gradients_equal_autograd_on_the_dense_form(config: ModelConfig, epoch: int) -> None:
+def test_objective_and_all_gradients_equal_autograd_on_the_dense_form(config: ModelSettings, epoch: int) -> None:
     assert_equal_to_dense(random_model(config).train(), random_batch(), epoch=epoch)
 
 
 @pytest.mark.parametrize("score", list(Loss))
-def test_gradients_equal_finite_differences(config: ModelConfig, score: Loss) -> None:
+def test_gradients_equal_finite_differences(config: ModelSettings, score: Loss) -> None:
     """Along random directions of one parameter at a time: a wrong entry shows in every one of them."""
     model, batch = random_model(config).train(), random_batch(num_rows=6)
     train_config = dataclasses.replace(PENALTIES, loss=score)
@@ -230,7 +230,7 @@ def test_gradients_equal_finite_differences(config: ModelConfig, score: Loss) ->
             assert (slope * direction).sum().item() == pytest.approx(numerical, rel=1e-5, abs=1e-7), name
 
 
-def test_blocks_of_rows_change_nothing(config: ModelConfig) -> None:
+def test_blocks_of_rows_change_nothing(config: ModelSettings) -> None:
     """More rows than fit a block, the last block a short one."""
     batch = random_batch(num_rows=2 * BLOCK_ROWS + 7)
     model = random_model(config).train()
@@ -328,10 +328,10 @@ def test_an_expert_nobody_chose_has_no_gradient_and_keeps_its_weights_bit_for_bi
 
 # --- initial weights
 
-FULL = ModelConfig()
+FULL = ModelSettings()
 
 
-def published_model(number: int, config: ModelConfig = FULL, weights: InitialWeights = InitialWeights.own) -> AnchorMoE:
+def published_model(number: int, config: ModelSettings = FULL, weights: InitialWeights = InitialWeights.own) -> AnchorMoE:
     return initial_model(config, input_dim=14, seed=1, number=number, initial_weights=weights)
 
 
@@ -354,7 +354,7 @@ def test_first_model_has_the_published_check_values() -> None:
 @pytest.mark.usefixtures("_global_stream")
 @pytest.mark.parametrize("router", [RouterKind.dot, RouterKind.none])
 def test_each_model_of_a_run_equals_the_one_ordinary_layers_draw(router: RouterKind) -> None:
-    config = ModelConfig(router=router)
+    config = ModelSettings(router=router)
     torch.manual_seed(1)
     for number in (1, 2, 3):
         expected = oracle.PlainAnchorMoE(config, input_dim=14).by_package_name(lambda weight: weight.detach())
@@ -372,7 +372,7 @@ def test_drawing_a_model_leaves_the_global_stream_alone() -> None:
 
 
 def test_shared_weights_of_no_router_are_those_of_the_full_model() -> None:
-    no_router = ModelConfig(router=RouterKind.none)
+    no_router = ModelSettings(router=RouterKind.none)
     full = published_model(2, weights=InitialWeights.shared).state_dict()
     shared = published_model(2, no_router, InitialWeights.shared)
     own = published_model(2, no_router, InitialWeights.own).state_dict()

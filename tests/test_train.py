@@ -11,7 +11,7 @@ import pytest
 import torch
 from compiled_objective import objective
 
-from anchormoe.config.schema import Loss, ModelConfig, RouterKind, TrainConfig
+from anchormoe.config.schema import Loss, ModelSettings, RouterKind, TrainingSettings
 from anchormoe.model.kernels.adamw import adamw, step
 from anchormoe.model.network import AnchorMoE, arrays
 from anchormoe.model.training import (
@@ -25,9 +25,9 @@ from anchormoe.model.training import (
 )
 
 INPUT_DIM = 4
-SMALL = ModelConfig(num_experts=5, hidden_dim=8, num_components=2, router_dim=6)
+SMALL = ModelSettings(num_experts=5, hidden_dim=8, num_components=2, router_dim=6)
 # Fifteen epochs that see everything: entropy's change of sign, a clipped gradient, and (in phase 2) the coolest router.
-SHORT = TrainConfig(epochs=15, learning_rate=0.02, temperature_decay=0.95, entropy_epochs=4, clip_norm=0.3)
+SHORT = TrainingSettings(epochs=15, learning_rate=0.02, temperature_decay=0.95, entropy_epochs=4, clip_norm=0.3)
 
 
 def batch(*, num_rows: int, seed: int, dtype: torch.dtype = torch.float64) -> Batch:
@@ -38,7 +38,7 @@ def batch(*, num_rows: int, seed: int, dtype: torch.dtype = torch.float64) -> Ba
     return Batch(x.to(dtype), (y + 0.3 * noise[1]).to(dtype), y.to(dtype))
 
 
-def initial(config: ModelConfig = SMALL, *, dtype: torch.dtype = torch.float64) -> AnchorMoE:
+def initial(config: ModelSettings = SMALL, *, dtype: torch.dtype = torch.float64) -> AnchorMoE:
     model = AnchorMoE(config, input_dim=INPUT_DIM)
     model.reset_parameters(torch.Generator().manual_seed(4))
     return model.to(dtype)
@@ -83,7 +83,7 @@ def test_both_phases_equal_the_plain_loop_in_float64(router: RouterKind) -> None
 
 
 def test_both_phases_are_near_the_plain_loop_in_float32_with_the_published_settings() -> None:
-    config, published = ModelConfig(), TrainConfig(epochs=12)
+    config, published = ModelSettings(), TrainingSettings(epochs=12)
     model = initial(config, dtype=torch.float32)
     plain = plain_copy(model)
     train, validation = (batch(num_rows=60, seed=seed, dtype=torch.float32) for seed in (1, 2))
@@ -101,7 +101,7 @@ def test_both_phases_are_near_the_plain_loop_in_float32_with_the_published_setti
 
 
 def test_temperature_starts_at_three_and_reaches_one_after_220_steps() -> None:
-    published = TrainConfig()
+    published = TrainingSettings()
     assert temperature(published, 0) == 3.0
     assert temperature(published, 9) == pytest.approx(3 * 0.995**9)
     assert temperature(published, 219) > 1.0
@@ -110,7 +110,7 @@ def test_temperature_starts_at_three_and_reaches_one_after_220_steps() -> None:
 
 
 def test_each_phase_leaves_the_temperature_where_the_schedule_is() -> None:
-    model, config = initial(), TrainConfig(epochs=5)
+    model, config = initial(), TrainingSettings(epochs=5)
     data = batch(num_rows=20, seed=1)
     select_epoch(model, data, data, config)
     assert model.temperature == pytest.approx(3 * 0.995**5)
@@ -119,7 +119,7 @@ def test_each_phase_leaves_the_temperature_where_the_schedule_is() -> None:
 
 
 def test_phase_two_runs_at_the_coolest_temperature_after_a_full_phase_one() -> None:
-    data, config = batch(num_rows=20, seed=1), TrainConfig()
+    data, config = batch(num_rows=20, seed=1), TrainingSettings()
     model, cold = initial(), initial()
     refit(model, data, 2, config)
     refit(cold, data, 2, dataclasses.replace(config, temperature_start=1.0))
@@ -134,7 +134,7 @@ def test_of_equally_good_epochs_the_first_is_selected() -> None:
     model = initial(dataclasses.replace(SMALL, router=RouterKind.none), dtype=torch.float32)
     before = weights(model)
     data = batch(num_rows=20, seed=1, dtype=torch.float32)
-    selected = select_epoch(model, data, data, TrainConfig(epochs=4, learning_rate=1e-60))
+    selected = select_epoch(model, data, data, TrainingSettings(epochs=4, learning_rate=1e-60))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert selected.epoch == 1
 
@@ -221,7 +221,7 @@ def test_every_step_draws_its_own_dropout() -> None:
 def test_mini_batches_lower_the_loss() -> None:
     model, data = initial(), batch(num_rows=60, seed=1)
     before = mean_nll(model, data)
-    refit(model, data, 10, TrainConfig(learning_rate=0.01, batch_size=16))
+    refit(model, data, 10, TrainingSettings(learning_rate=0.01, batch_size=16))
     assert mean_nll(model, data) < 0.8 * before
 
 
@@ -236,7 +236,7 @@ def test_training_lowers_the_loss_it_is_given(loss: Loss) -> None:
         mixture = predict(model, data)
         return (-mixture.log_prob(data.y) if loss is Loss.nll else mixture.crps(data.y)).mean().item()
 
-    config = TrainConfig(loss=loss, learning_rate=0.01)
+    config = TrainingSettings(loss=loss, learning_rate=0.01)
     before = score()
     refit(model, data, 30, config)
     assert score() < 0.8 * before if before > 0 else score() < before - 0.1
@@ -246,7 +246,7 @@ def test_the_two_losses_train_two_different_models() -> None:
     data = batch(num_rows=30, seed=1)
     models = [initial(), initial()]
     for model, loss in zip(models, Loss, strict=True):
-        refit(model, data, 1, TrainConfig(loss=loss))
+        refit(model, data, 1, TrainingSettings(loss=loss))
     assert not torch.equal(*(model.projection.weight_DI for model in models))
 
 
@@ -254,10 +254,10 @@ def test_the_two_losses_train_two_different_models() -> None:
 def test_training_that_never_has_a_finite_validation_nll_is_an_error(bad: float) -> None:
     data = batch(num_rows=10, seed=1)
     with pytest.raises(TrainingDiverged, match="3 epochs"):
-        select_epoch(initial(), data, dataclasses.replace(data, y=data.y * bad), TrainConfig(epochs=3))
+        select_epoch(initial(), data, dataclasses.replace(data, y=data.y * bad), TrainingSettings(epochs=3))
 
 
 def test_weights_that_explode_are_an_error() -> None:
     data = batch(num_rows=10, seed=1)
     with pytest.raises(TrainingDiverged):
-        select_epoch(initial(), data, data, TrainConfig(epochs=3, learning_rate=1e200))
+        select_epoch(initial(), data, data, TrainingSettings(epochs=3, learning_rate=1e200))

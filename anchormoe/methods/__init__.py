@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from anchormoe.config.schema import Config
+from anchormoe.model.settings import Config
 from anchormoe.data.dataset import Dataset
 from anchormoe.data.splits import Split
 from anchormoe.distributions.foreign import Distribution

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from anchormoe.config.schema import AnchorMode, ModelConfig, RouterKind, TrainConfig
+from anchormoe.model.settings import AnchorMode, ModelSettings, RouterKind, TrainingSettings
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.preparation import hold_out, standardiser
 from anchormoe.model.network import AnchorMoE
@@ -24,8 +24,8 @@ class MDN:
         batch_size: int = 128,
         sigma_min: float = 0.005,
     ) -> None:
-        self.train_config = TrainConfig(epochs=epochs, batch_size=batch_size, patience=50)
-        self.model_config = ModelConfig(
+        self.train_config = TrainingSettings(epochs=epochs, batch_size=batch_size, patience=50)
+        self.model_config = ModelSettings(
             num_experts=1,
             top_k=1,
             router=RouterKind.none,

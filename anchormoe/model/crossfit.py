@@ -18,16 +18,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from anchormoe.config.schema import (
-    AnchorConfig,
+from anchormoe.model.settings import (
+    AnchorSettings,
     AnchorKind,
     AnchorMode,
     Calibration,
     Config,
-    CrossfitConfig,
-    ModelConfig,
+    CrossfitSettings,
+    ModelSettings,
     RunRules,
-    TrainConfig,
+    TrainingSettings,
 )
 from anchormoe.data.dataset import Dataset
 from anchormoe.data.splits import Split
@@ -69,10 +69,10 @@ def fit_predict(config: Config, dataset: Dataset, split: Split) -> Outcome:
 
 @dataclass(frozen=True)
 class Settings:
-    crossfit: CrossfitConfig
-    anchor: AnchorConfig
-    model: ModelConfig
-    train: TrainConfig
+    crossfit: CrossfitSettings
+    anchor: AnchorSettings
+    model: ModelSettings
+    train: TrainingSettings
     rules: RunRules
 
 
@@ -149,7 +149,7 @@ def fit(settings: Settings, X: np.ndarray, y: np.ndarray, *, seed: int) -> Cross
 
     def network() -> OutOfFold:
         """The recipe itself without an anchor, as a point regressor."""
-        none = AnchorConfig(name="none", kind=AnchorKind.none)
+        none = AnchorSettings(name="none", kind=AnchorKind.none)
         free = dataclasses.replace(settings.model, anchor_mode=AnchorMode.free)
         fitted = fit(dataclasses.replace(settings, anchor=none, model=free), X, y, seed=seed)
         return OutOfFold(fitted.held_out.mean.numpy(), tuple(_Mean(member) for member in fitted.members))

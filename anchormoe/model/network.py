@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from anchormoe.config.schema import AnchorMode, Combination, InitialWeights, ModelConfig, RouterKind, SmoothAt
+from anchormoe.model.settings import AnchorMode, Combination, InitialWeights, ModelSettings, RouterKind, SmoothAt
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.model.kernels import experts as expert_kernels
 from anchormoe.model.kernels import gates as gate_kernels
@@ -115,7 +115,7 @@ class AnchorMoE(nn.Module):
     The modules hold the weights; the maths, gradients included, is in gate_kernels and expert_kernels.
     """
 
-    def __init__(self, config: ModelConfig, *, input_dim: int) -> None:
+    def __init__(self, config: ModelSettings, *, input_dim: int) -> None:
         super().__init__()
         self.config = config
         self.temperature = 1.0
@@ -181,7 +181,7 @@ class AnchorMoE(nn.Module):
 
 
 def initial_model(
-    config: ModelConfig, *, input_dim: int, seed: int, number: int, initial_weights: InitialWeights
+    config: ModelSettings, *, input_dim: int, seed: int, number: int, initial_weights: InitialWeights
 ) -> AnchorMoE:
     """The model of the number-th split, with the weights it would have had in a run of all splits in order.
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from anchormoe.config.schema import AnchorConfig, AnchorKind
+from anchormoe.model.settings import AnchorSettings, AnchorKind
 from anchormoe.model.anchors.boosted import BOOSTED, BoostedModel, regressor
 from anchormoe.model.anchors.kernel_machine import Kernel, KernelMachine
 
@@ -47,7 +47,7 @@ def others(fold: np.ndarray, num_rows: int) -> np.ndarray:
 
 
 def fit(
-    config: AnchorConfig,
+    config: AnchorSettings,
     X: np.ndarray,
     y: np.ndarray,
     folds: Sequence[np.ndarray],
@@ -72,7 +72,7 @@ def fit(
 
 
 def _regressors(
-    config: AnchorConfig, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int
+    config: AnchorSettings, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int
 ) -> tuple[Predict, ...]:
     models = []
     for fold, fit_parameters in zip(folds, _fit_parameters(config, X, y, folds, seed), strict=True):
@@ -84,7 +84,7 @@ def _regressors(
 
 
 def _fit_parameters(
-    config: AnchorConfig, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int
+    config: AnchorSettings, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int
 ) -> list[dict[str, Kernel]]:
     """What each fold's regressor is given beside its rows: a kernel machine its kernel, learnt without the fold's rows.
 
@@ -102,7 +102,7 @@ def _fit_parameters(
     return parameters
 
 
-def _boosted(config: AnchorConfig, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int) -> OutOfFold:
+def _boosted(config: AnchorSettings, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int) -> OutOfFold:
     fitted, squares = [], []
     for fold in folds:
         kept = others(fold, len(y))

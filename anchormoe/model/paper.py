@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from anchormoe.config.schema import (
-    AnchorConfig,
+from anchormoe.model.settings import (
+    AnchorSettings,
     Calibration,
     Config,
     Fold,
-    ModelConfig,
+    ModelSettings,
     RunRules,
-    TrainConfig,
+    TrainingSettings,
 )
 from anchormoe.data.dataset import Dataset
 from anchormoe.data.splits import Split
@@ -73,9 +73,9 @@ class Fit:
 
 
 def _fit(
-    anchor_config: AnchorConfig,
-    model_config: ModelConfig,
-    train_config: TrainConfig,
+    anchor_config: AnchorSettings,
+    model_config: ModelSettings,
+    train_config: TrainingSettings,
     rules: RunRules,
     seed: int,
     dataset: Dataset,
@@ -101,7 +101,7 @@ def _fit(
     return Fit(anchor, model, phase2, selected, anchor_seconds + clock() - start)
 
 
-def _timed_anchor(config: AnchorConfig, dataset: Dataset, split: Split, inner_seed: int) -> tuple[AnchorMeans, float]:
+def _timed_anchor(config: AnchorSettings, dataset: Dataset, split: Split, inner_seed: int) -> tuple[AnchorMeans, float]:
     start = clock()
     anchor = anchor_means(config, dataset.X, dataset.y, split, seed=inner_seed)
     return anchor, clock() - start

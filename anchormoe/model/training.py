@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from anchormoe.config.schema import AnchorMode, Loss, TrainConfig
+from anchormoe.model.settings import AnchorMode, Loss, TrainingSettings
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.model.kernels import network as network_kernels
 from anchormoe.model.kernels.adamw import adamw
@@ -40,7 +40,7 @@ class TrainingDiverged(RuntimeError):
     """No epoch had a finite validation NLL."""
 
 
-def objective(model: AnchorMoE, config: TrainConfig, epoch: int) -> Objective:
+def objective(model: AnchorMoE, config: TrainingSettings, epoch: int) -> Objective:
     """What the epoch's steps descend; Delta is penalised in the published mode only."""
     return Objective(
         use_crps=config.loss is Loss.crps,
@@ -53,17 +53,17 @@ def objective(model: AnchorMoE, config: TrainConfig, epoch: int) -> Objective:
     )
 
 
-def temperature(config: TrainConfig, steps: int) -> float:
+def temperature(config: TrainingSettings, steps: int) -> float:
     """The router's temperature after so many steps."""
     return max(config.temperature_start * config.temperature_decay**steps, config.temperature_end)
 
 
-def num_epochs(config: TrainConfig, num_rows: int) -> int:
+def num_epochs(config: TrainingSettings, num_rows: int) -> int:
     steps_per_epoch = math.ceil(num_rows / (config.batch_size or num_rows))
     return max(config.epochs, math.ceil(config.min_steps / steps_per_epoch))
 
 
-def select_epoch(model: AnchorMoE, train: Batch, validation: Batch, config: TrainConfig) -> SelectedEpoch:
+def select_epoch(model: AnchorMoE, train: Batch, validation: Batch, config: TrainingSettings) -> SelectedEpoch:
     """Phase 1. Leaves the model with the weights of the selected epoch: the first with the lowest validation NLL."""
     phase = Phase(model, config)
     best = SelectedEpoch(epoch=0, validation_nll=math.inf)
@@ -84,7 +84,7 @@ def select_epoch(model: AnchorMoE, train: Batch, validation: Batch, config: Trai
     return best
 
 
-def refit(model: AnchorMoE, train: Batch, epochs: int, config: TrainConfig) -> None:
+def refit(model: AnchorMoE, train: Batch, epochs: int, config: TrainingSettings) -> None:
     """Phase 2. The router stays as cool as phase 1 left it, whichever epoch was selected."""
     phase = Phase(model, config)
     for epoch in range(1, epochs + 1):
@@ -96,7 +96,7 @@ def refit(model: AnchorMoE, train: Batch, epochs: int, config: TrainConfig) -> N
 class Phase:
     """A model and a new optimiser of its weights."""
 
-    def __init__(self, model: AnchorMoE, config: TrainConfig) -> None:
+    def __init__(self, model: AnchorMoE, config: TrainingSettings) -> None:
         self.model, self.config, self.weights = model, config, model.weights()
         self.num_steps = 0
         self.optimiser = adamw(

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.ensemble import GradientBoostingRegressor
 
-from anchormoe.config.schema import AnchorConfig, AnchorKind
+from anchormoe.model.settings import AnchorSettings, AnchorKind
 from anchormoe.data.splits import Split
 from anchormoe.errors import UserError
 from anchormoe.model.anchors import trees
@@ -44,7 +44,7 @@ class BoostedModel(Protocol):
         """Mean from the first so many stages."""
 
 
-def anchor_means(config: AnchorConfig, X: np.ndarray, y: np.ndarray, split: Split, *, seed: int) -> AnchorMeans:
+def anchor_means(config: AnchorSettings, X: np.ndarray, y: np.ndarray, split: Split, *, seed: int) -> AnchorMeans:
     """Select, fit and evaluate the anchor on the rows of one split."""
     stage: int | None = None
     predict_sub: Predict
@@ -87,7 +87,7 @@ class _Gbdt:
     """scikit-learn's exact trees: the anchor of the published runs."""
 
     def __init__(
-        self, config: AnchorConfig, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
+        self, config: AnchorSettings, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
     ) -> None:
         self.model = GradientBoostingRegressor(n_estimators=stages, random_state=seed, **config.params).fit(X, y)
         self.validation = validation
@@ -107,7 +107,7 @@ class _ExactTrees:
     """The same trees as scikit-learn's, ties apart, in a tenth of the time; nothing in them is random."""
 
     def __init__(
-        self, config: AnchorConfig, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
+        self, config: AnchorSettings, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
     ) -> None:
         self.model = trees.fit(X, y, stages=stages, validation=validation, **config.params)
         self.validation = validation
@@ -129,7 +129,7 @@ class _XGBoost:
     """
 
     def __init__(
-        self, config: AnchorConfig, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
+        self, config: AnchorSettings, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
     ) -> None:
         import xgboost
 
@@ -167,7 +167,7 @@ class _XGBoost:
 
 class _LightGBM:
     def __init__(
-        self, config: AnchorConfig, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
+        self, config: AnchorSettings, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
     ) -> None:
         lightgbm = _import_lightgbm()
         parameters = {
@@ -205,7 +205,7 @@ BOOSTED: dict[AnchorKind, Callable[..., BoostedModel]] = {
 }
 
 
-def require_usable(config: AnchorConfig, *, cross_fitted: bool = False) -> None:
+def require_usable(config: AnchorSettings, *, cross_fitted: bool = False) -> None:
     """An import path that is a regressor's and parameters it knows; XGBoost and LightGBM judge theirs."""
     if config.kind in (AnchorKind.stack, AnchorKind.network) and not cross_fitted:
         raise UserError(f"anchor.kind={config.kind.value} must be cross-fitted: add model=crossfit")
@@ -244,6 +244,6 @@ def _import_lightgbm() -> Any:
     return lightgbm
 
 
-def regressor(config: AnchorConfig, seed: int) -> Any:
+def regressor(config: AnchorSettings, seed: int) -> Any:
     assert config.target is not None
     return with_seed(import_regressor("anchor.target", config.target), config.params, seed)
