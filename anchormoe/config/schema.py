@@ -127,6 +127,7 @@ class JobConfig(Config):
     results_dir: str = "results"
     splits: str = f"1-{NUM_SPLITS}"
     workers: str = "auto"  # processes of one thread each; auto: one per core
+    sweep: dict[str, str] = field(default_factory=dict)  # of an experiment: what to run, as on the command line
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from anchormoe.distributions.mixture import GaussianMixture
+from anchormoe.methods.base import StandardisedRegressor, hold_out, standardiser
 from anchormoe.methods.networks import (
     Architecture,
     Layers,
@@ -18,7 +19,6 @@ from anchormoe.methods.networks import (
     num_steps,
     train,
 )
-from anchormoe.methods.preparation import hold_out, standardiser
 
 TEMPERATURE = 0.1
 INITIAL_RATE = 0.1
@@ -29,7 +29,7 @@ FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 NUM_TRIALS = 3
 
 
-class ConcreteDropout:
+class ConcreteDropout(StandardisedRegressor):
     """One network with a mean, a variance and a learned rate per layer; learning rate and length of training by
     held-out rows.
 
@@ -47,22 +47,23 @@ class ConcreteDropout:
         batch_size: int = 128,
         learning_rates: Sequence[float] = (3e-3, 1e-2),
         length_scale: float = 1e-2,
+        random_state: int = 0,
     ) -> None:
+        super().__init__(random_state=random_state)
         self.hidden_dim, self.num_samples = hidden_dim, num_samples
         self.epochs, self.max_steps, self.batch_size = epochs, max_steps, batch_size
         self.learning_rates, self.length_scale = tuple(learning_rates), length_scale
 
-    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
         train_rows, validation = hold_out(len(y), seed)
         to_columns = standardiser(X[train_rows])
         rate_of_trial = np.repeat(self.learning_rates, NUM_TRIALS)
         stages = self._train(to_columns(X[train_rows]), y[train_rows], FRACTIONS, rate_of_trial, generator)
-        targets = torch.as_tensor(y[validation], dtype=torch.float64)
 
         def likelihood(network: Layers) -> float:
             mixture = _mixture(self._sample(network, generator), to_columns(X[validation]))
-            return float(mixture.log_prob(targets).mean())
+            return float(mixture.log_prob(y[validation]).mean())
 
         likelihoods = {
             (rate, fraction): np.mean(
@@ -117,14 +118,13 @@ class ConcreteDropout:
             _relaxed_mask(logit_21[1], (self.num_samples, self.hidden_dim), generator),
         )
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
+    def _predict(self, X: np.ndarray) -> GaussianMixture:
         return _mixture(self.networks, self.to_columns(X))
 
 
 def _mixture(networks: Layers, X: np.ndarray) -> GaussianMixture:
     means, variances = mean_and_variance(networks.predict(X))
-    means, scales = means.T, variances.sqrt().T
-    return GaussianMixture(torch.full_like(means, -math.log(means.shape[1])), means, scales)
+    return GaussianMixture.equal_weights(means.T.numpy(), variances.sqrt().T.numpy())
 
 
 def _logits(layers: Layers) -> Tensor:

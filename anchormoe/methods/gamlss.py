@@ -11,7 +11,7 @@ from scipy.linalg import block_diag, cho_factor, cho_solve
 from sklearn.preprocessing import SplineTransformer
 
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.methods.preparation import SCALE_FLOOR, hold_out, standardiser
+from anchormoe.methods.base import SCALE_FLOOR, StandardisedRegressor, hold_out, standardiser
 
 # From smooth to rough: each fit starts where the one before it ended.
 PENALTIES = (10000.0, 1000.0, 100.0, 10.0, 1.0, 0.1)
@@ -21,13 +21,16 @@ MAX_LEVERAGE = 0.95
 TOLERANCE = 1e-4  # nats per row
 
 
-class GAMLSS:
+class GAMLSS(StandardisedRegressor):
     """Penalised cubic splines for both parameters; their two penalties have the lowest held-out NLL."""
 
-    def __init__(self, *, num_knots: int = 8, rounds: int = 30, penalties: tuple[float, ...] = PENALTIES) -> None:
+    def __init__(
+        self, *, num_knots: int = 8, rounds: int = 30, penalties: tuple[float, ...] = PENALTIES, random_state: int = 0
+    ) -> None:
+        super().__init__(random_state=random_state)
         self.num_knots, self.rounds, self.penalties = num_knots, rounds, penalties
 
-    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         train, validation = hold_out(len(y), seed)
         basis = _Basis(X[train], num_knots=self.num_knots)
         rows, held_out = basis(X[train]), basis(X[validation])
@@ -41,7 +44,7 @@ class GAMLSS:
         self.basis = _Basis(X, num_knots=self.num_knots)
         self.model = _fit(self.basis(X), y, self.basis.penalty, self.penalty, rounds=self.rounds)
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
+    def _predict(self, X: np.ndarray) -> GaussianMixture:
         location, log_scale = self.model(self.basis(X))
         return GaussianMixture.normal(location, np.exp(log_scale))
 

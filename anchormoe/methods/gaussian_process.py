@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.methods.preparation import standardiser
+from anchormoe.methods.base import StandardisedRegressor, standardiser
 
 with warnings.catch_warnings():
     # The library compiles a function with torch.jit when it is imported.
@@ -32,7 +32,7 @@ BOUNDS = (-25.0, 50.0)  # of a parameter before its constraint: a line search ma
 PREDICT_ROWS = 1000  # at a time; bounds the memory, not the result
 
 
-class GaussianProcess:
+class GaussianProcess(StandardisedRegressor):
     """Constant mean, Matern-5/2 kernel and Gaussian noise; what is unknown maximises the marginal likelihood.
 
     Above exact_up_to rows the likelihood is replaced by Titsias' lower bound on it with num_inducing inducing points,
@@ -49,11 +49,13 @@ class GaussianProcess:
         steps: int = 100,
         refining_steps: int = 30,
         sparse_steps: int = 100,
+        random_state: int = 0,
     ) -> None:
+        super().__init__(random_state=random_state)
         self.exact_up_to, self.num_inducing, self.warm_up_rows = exact_up_to, num_inducing, warm_up_rows
         self.steps, self.refining_steps, self.sparse_steps = steps, refining_steps, sparse_steps
 
-    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         self.standardise = standardiser(X)
         features, target = torch.as_tensor(self.standardise(X)), torch.as_tensor(y, dtype=torch.float64)
         order = torch.as_tensor(np.random.default_rng(seed).permutation(len(y)))
@@ -68,7 +70,7 @@ class GaussianProcess:
             exact.set_train_data(features, target, strict=False)
             exact.maximise_likelihood(steps=self.refining_steps)
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
+    def _predict(self, X: np.ndarray) -> GaussianMixture:
         features = torch.as_tensor(self.standardise(X))
         with torch.no_grad(), _quiet_cholesky():
             parts = [self.model.latent(rows) for rows in features.split(PREDICT_ROWS)]

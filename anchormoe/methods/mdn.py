@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from anchormoe.model.settings import AnchorMode, ModelSettings, RouterKind, TrainingSettings
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.methods.preparation import hold_out, standardiser
+from anchormoe.methods.base import StandardisedRegressor, hold_out, standardiser
 from anchormoe.model.network import AnchorMoE
+from anchormoe.model.settings import AnchorMode, ModelSettings, RouterKind, TrainingSettings
 from anchormoe.model.training import Batch, predict, refit, select_epoch
 
 
-class MDN:
+class MDN(StandardisedRegressor):
     """The epoch with the lowest validation NLL on 20% of the rows, then as many on all of them."""
 
     def __init__(
@@ -23,7 +23,9 @@ class MDN:
         epochs: int = 400,
         batch_size: int = 128,
         sigma_min: float = 0.005,
+        random_state: int = 0,
     ) -> None:
+        super().__init__(random_state=random_state)
         self.train_config = TrainingSettings(epochs=epochs, batch_size=batch_size, patience=50)
         self.model_config = ModelSettings(
             num_experts=1,
@@ -36,7 +38,7 @@ class MDN:
             sigma_max=10.0,
         )
 
-    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         self.to_columns = standardiser(X)
         train, validation = hold_out(len(y), seed)
         self.model = AnchorMoE(self.model_config, input_dim=X.shape[1])
@@ -46,7 +48,7 @@ class MDN:
         )
         refit(self.model, self._batch(X, y), selected.epoch, self.train_config)
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
+    def _predict(self, X: np.ndarray) -> GaussianMixture:
         return predict(self.model, self._batch(X, np.zeros(len(X))))
 
     def _batch(self, X: np.ndarray, y: np.ndarray) -> Batch:

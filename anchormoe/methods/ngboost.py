@@ -12,11 +12,11 @@ from ngboost.learners import default_tree_learner
 from sklearn.base import clone
 
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.methods.preparation import SCALE_FLOOR, hold_out
+from anchormoe.methods.base import SCALE_FLOOR, StandardisedRegressor, hold_out
 from anchormoe.model.anchors import trees
 
 
-class NGBoost:
+class NGBoost(StandardisedRegressor):
     """As its paper: the stage with the lowest validation NLL on 20% of the rows, then a refit on all of them.
 
     The learning rate is chosen with it: at 0.01 large datasets are not done after 2000 stages, at 0.05 small ones are
@@ -37,11 +37,13 @@ class NGBoost:
         select_stage: bool = True,
         own_trees: bool = False,
         raw_target: bool = False,
+        random_state: int = 0,
     ) -> None:
+        super().__init__(random_state=random_state)
         self.stages, self.learning_rates = stages, tuple(learning_rates)
         self.select_stage, self.own_trees, self.raw_target = select_stage, own_trees, raw_target
 
-    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         stages, learning_rate = (
             self._selected(X, y, seed) if self.select_stage else (self.stages, self.learning_rates[0])
         )
@@ -69,7 +71,7 @@ class NGBoost:
             random_state=seed,
         )
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
+    def _predict(self, X: np.ndarray) -> GaussianMixture:
         predicted = self.model.pred_dist(X)
         return GaussianMixture.normal(predicted.loc, np.maximum(predicted.scale, self.scale_floor))
 

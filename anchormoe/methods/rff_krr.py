@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.cluster import KMeans
 
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.methods.preparation import standardiser
+from anchormoe.methods.base import StandardisedRegressor, standardiser
 
 NUM_CLUSTERS = 20
 NUM_FEATURES = 4096
@@ -23,8 +23,8 @@ VARIANCE_FLOOR = 1e-8
 _FLOOR = 1e-12
 
 
-class RFFKernelRidge:
-    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+class RFFKernelRidge(StandardisedRegressor):
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         self.to_columns = standardiser(X)
         X = self.to_columns(X)
         clusters = KMeans(NUM_CLUSTERS, n_init=10, random_state=seed).fit(X)
@@ -42,14 +42,14 @@ class RFFKernelRidge:
             residual2 = (y - design @ coefficients) ** 2
             self.variances[k] = max(float(weight @ residual2 / (weight.sum() + _FLOOR)), VARIANCE_FLOOR)
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
+    def _predict(self, X: np.ndarray) -> GaussianMixture:
         X = self.to_columns(X)
         membership = _memberships(X, self.centers, self.bandwidth2)
         means = np.column_stack([features(X) @ coefficients for features, coefficients in self.experts])
         return GaussianMixture(
-            torch.as_tensor(np.log(membership + _FLOOR)),
-            torch.as_tensor(means),
-            torch.as_tensor(np.sqrt(self.variances)).expand(means.shape),
+            np.log(membership + _FLOOR),
+            means,
+            np.broadcast_to(np.sqrt(self.variances), means.shape),
         )
 
 

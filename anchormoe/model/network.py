@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from anchormoe.model.settings import AnchorMode, Combination, InitialWeights, ModelSettings, RouterKind, SmoothAt
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.model.kernels import experts as expert_kernels
 from anchormoe.model.kernels import gates as gate_kernels
 from anchormoe.model.kernels import network as network_kernels
 from anchormoe.model.kernels.gates import GateSettings, GateWeights, gates_forward
 from anchormoe.model.kernels.network import Head, Settings, Weights
+from anchormoe.model.settings import AnchorMode, Combination, InitialWeights, ModelSettings, RouterKind, SmoothAt
 
 
 class Projection(nn.Module):

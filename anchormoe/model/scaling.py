@@ -40,9 +40,6 @@ class Scaling:
             y=_float32((y - self.y_mean) / self.y_std),
         )
 
-    def to_y(self, mean_z: torch.Tensor) -> np.ndarray:
-        return mean_z.double().numpy() * self.y_std + self.y_mean
-
 
 def _float32(values: np.ndarray) -> torch.Tensor:
     return torch.as_tensor(values, dtype=torch.float32)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from anchormoe.model.settings import AnchorMode, Loss, TrainingSettings
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.model.kernels import network as network_kernels
 from anchormoe.model.kernels.adamw import adamw
 from anchormoe.model.kernels.network import Objective
 from anchormoe.model.network import AnchorMoE, arrays
+from anchormoe.model.settings import AnchorMode, Loss, TrainingSettings
 
 
 @dataclass(frozen=True)

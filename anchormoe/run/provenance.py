@@ -1,58 +1,22 @@
-"""Where a row came from: code, configuration, libraries, machine."""
+"""Where a row came from: code, libraries, machine."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
-import hashlib
-import json
 import platform
 import resource
 import subprocess
-from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from anchormoe import __version__
-from anchormoe.config.schema import Config, RunRules
-from anchormoe.model.anchors.regressors import own_source
 
 _LIBRARIES = (
     *("numpy", "scipy", "numba", "scikit-learn", "torch", "xgboost"),
     *("catboost", "gpytorch", "lightgbm", "ngboost", "quantile-forest"),  # extras
 )
-
-
-def config_hash(config: Config) -> str:
-    """Over every setting that differs from the schema's default, so that a new setting leaves old hashes alone.
-
-    What cannot change the row's numbers does not count: where the data comes from (its content is verified), and
-    Anchor-MoE's own settings where another method runs. The file of a regressor of the user's own does.
-    """
-    settings = _changed(config, Config())
-    own = [] if config.effective_method == "anchormoe" else ["anchor", "model", "train", "crossfit", "calibration"]
-    for name in ("data", *own):
-        settings.pop(name, None)
-    settings.get("model", {}).pop("name", None)  # its settings are what counts
-    if settings.get("model") == {}:
-        del settings["model"]
-    # Only the rules of the ablation at hand matter; what a protocol says of the others does not.
-    settings["protocol"] = {"name": config.protocol.name, "rules": _changed(config.rules, RunRules())}
-    target = config.anchor.target if config.effective_method == "anchormoe" else config.method.target
-    source = None if target is None else own_source(target)
-    if source is not None:
-        settings["source"] = hashlib.sha256(source).hexdigest()
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _changed(value: Any, default: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        names = [field.name for field in dataclasses.fields(value)]
-        pairs = {name: (getattr(value, name), getattr(default, name)) for name in names}
-        return {name: _changed(mine, other) for name, (mine, other) in pairs.items() if mine != other}
-    return value.value if isinstance(value, Enum) else value
 
 
 @functools.cache

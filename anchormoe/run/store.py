@@ -1,7 +1,7 @@
 """Rows on disk: `results/<experiment>/<dataset>.jsonl`, one JSON object per line, appended as each split ends.
 
-Several processes may append to one file. A line is written under a lock, in one write, and synced; what a power cut
-leaves of a line is dropped with a warning when read and cut off by the next append.
+Several runs may append to one file. A line is written under a lock, in one write, and synced; what a power cut leaves
+of a line is dropped with a warning when read and cut off by the next append.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from anchormoe.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Row = dict[str, Any]
 
@@ -26,11 +27,99 @@ IDENTITY = ("dataset", "method", "ablation", "protocol", "anchor", "seed", "spli
 
 
 def identity(row: Row) -> tuple[Any, ...]:
+    """Return what makes a row the measurement it is."""
     return tuple(row[name] for name in IDENTITY)
 
 
+def good(row: Row) -> bool:
+    """Tell whether a row holds a finished measurement."""
+    return row["status"] == "ok"
+
+
 def path_for(results_dir: Path, experiment: str, dataset: str) -> Path:
+    """Return the file that holds an experiment's rows of a dataset."""
     return results_dir / experiment / f"{dataset}.jsonl"
+
+
+class RowFile:
+    """One file of rows. It reads what others have appended since it last looked, never the whole file again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._rows: dict[tuple[Any, ...], Row] = {}
+        self._position = 0  # of the first byte not yet read
+        self._line_number = 0
+
+    def rows(self) -> list[Row]:
+        """Return the last row of each identity, in order of first appearance; none if there is no file."""
+        try:
+            with self.path.open("rb") as file:
+                self._read_on(file.fileno())
+        except FileNotFoundError:
+            self._rows.clear()
+            self._position = self._line_number = 0
+        return list(self._rows.values())
+
+    def append(self, row: Row) -> bool:
+        """Add a row, durably. Returns False, and writes nothing, if a good row of that identity is already there."""
+        line = (json.dumps(row, allow_nan=False) + "\n").encode()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(self.path) as descriptor:
+            tail = self._read_on(descriptor)
+            stored = self._rows.get(identity(row))
+            if stored is not None and good(stored):
+                return False
+            os.ftruncate(descriptor, self._position)  # a torn last line would swallow this one
+            os.lseek(descriptor, self._position, os.SEEK_SET)
+            if _parsed(tail) is not None:  # whole, but for its newline: somebody's editor left it so
+                line = tail + b"\n" + line
+            with os.fdopen(os.dup(descriptor), "wb") as file:
+                file.write(line)
+            os.fsync(descriptor)
+            self._read_on(descriptor)
+        return True
+
+    def _read_on(self, descriptor: int) -> bytes:
+        """Take in the lines added since the last look; returns what follows the last newline."""
+        if os.fstat(descriptor).st_size < self._position:  # somebody cut or replaced the file
+            self._rows.clear()
+            self._position = self._line_number = 0
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            file.seek(self._position)
+            *lines, tail = file.read().split(b"\n")
+        for line in lines:
+            self._line_number += 1
+            self._position += len(line) + 1
+            self._take(line, f"line {self._line_number} is not a row")
+        if tail:
+            self._take(tail, "the last line is torn")
+        return tail
+
+    def _take(self, line: bytes, complaint: str) -> None:
+        row = _parsed(line)
+        if row is not None:
+            self._rows[identity(row)] = row
+        elif line.strip():
+            warnings.warn(f"{self.path}: {complaint} and was dropped", stacklevel=4)
+
+
+def read(path: Path) -> list[Row]:
+    """Return the rows of one file."""
+    return RowFile(path).rows()
+
+
+def load_results(results_dir: Path, experiments: Iterable[str] | None = None) -> pd.DataFrame:
+    """Return stored rows of the named experiments (default: all of them) as a table with an `experiment` column."""
+    import pandas as pd
+
+    names = sorted(p.name for p in results_dir.glob("*") if p.is_dir()) if experiments is None else experiments
+    rows = [
+        {"experiment": name, **row}
+        for name in names
+        for path in sorted((results_dir / name).glob("*.jsonl"))
+        for row in read(path)
+    ]
+    return pd.DataFrame(rows, columns=None if rows else ["experiment", *IDENTITY, "status"])
 
 
 def require_writable(path: Path) -> None:
@@ -45,51 +134,6 @@ def require_writable(path: Path) -> None:
         ) from None
 
 
-def append(path: Path, row: Row) -> bool:
-    """Add a row, durably. Returns False, and writes nothing, if a good row of that identity is already there."""
-    line = (json.dumps(row, allow_nan=False) + "\n").encode()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path) as descriptor:
-        content = _read_all(descriptor)
-        whole_lines = content.rfind(b"\n") + 1
-        if any(good(other) and identity(other) == identity(row) for other in _parse(content[:whole_lines], path)):
-            return False
-        os.ftruncate(descriptor, whole_lines)  # a torn last line would swallow this one
-        with os.fdopen(os.dup(descriptor), "wb") as file:
-            file.seek(whole_lines)
-            file.write(line)
-        os.fsync(descriptor)
-    return True
-
-
-def good(row: Row) -> bool:
-    return row["status"] == "ok"
-
-
-def read(path: Path) -> list[Row]:
-    """All rows of one file, the last one of each identity, in order of first appearance; [] if there is no file."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    rows: dict[tuple[Any, ...], Row] = {}
-    for row in _parse(content, path):
-        rows[identity(row)] = row
-    return list(rows.values())
-
-
-def load_results(results_dir: Path, experiments: Iterable[str] | None = None) -> pd.DataFrame:
-    """Stored rows of the named experiments (default: all of them) as a table with an `experiment` column."""
-    names = sorted(p.name for p in results_dir.glob("*") if p.is_dir()) if experiments is None else experiments
-    rows = [
-        {"experiment": name, **row}
-        for name in names
-        for path in sorted((results_dir / name).glob("*.jsonl"))
-        for row in read(path)
-    ]
-    return pd.DataFrame(rows, columns=None if rows else ["experiment", *IDENTITY, "status"])
-
-
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -100,17 +144,12 @@ def _locked(path: Path) -> Iterator[int]:
         os.close(descriptor)  # releases the lock
 
 
-def _read_all(descriptor: int) -> bytes:
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        return file.read()
-
-
-def _parse(content: bytes, path: Path) -> Iterator[Row]:
-    *lines, torn = content.split(b"\n")
-    for number, line in enumerate(lines, 1):
-        try:
-            yield json.loads(line)
-        except ValueError:
-            warnings.warn(f"{path}: line {number} is not a row and was dropped", stacklevel=3)
-    if torn:
-        warnings.warn(f"{path}: the last line is torn and was dropped", stacklevel=3)
+def _parsed(line: bytes) -> Row | None:
+    """Return the row on a line, None if there is none."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    plain = (str, int, float, type(None))
+    whole = isinstance(row, dict) and all(isinstance(row.get(name, []), plain) for name in (*IDENTITY, "status"))
+    return row if whole else None

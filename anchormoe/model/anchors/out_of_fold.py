@@ -1,5 +1,4 @@
-"""Anchors for the cross-fitted recipe: every training row's mean comes from a model that has not seen the row.
-Without an anchor that mean is one constant for all rows.
+"""Anchors of the cross-fitted recipe: every training row's mean comes from a model that has not seen the row.
 
 A boosted anchor's stage is the one with the lowest error over all held-out rows together. A stack is the combination
 of its members, with weights of at least zero, that has the lowest error on the held-out rows.
@@ -10,16 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
 
-from anchormoe.model.settings import AnchorSettings, AnchorKind
-from anchormoe.model.anchors.boosted import BOOSTED, BoostedModel, regressor
+from anchormoe.model.anchors.boosted import BOOSTED
 from anchormoe.model.anchors.kernel_machine import Kernel, KernelMachine
-
-Predict = Callable[[np.ndarray], np.ndarray]
+from anchormoe.model.anchors.predictors import ConstantAnchor, Predict, RegressorAnchor, StackedAnchor, StagedAnchor
+from anchormoe.model.anchors.regressors import make_regressor
+from anchormoe.model.settings import AnchorKind, AnchorSettings
 
 
 @dataclass(frozen=True)
@@ -35,19 +33,19 @@ class OutOfFold:
 
 
 def folds_of(num_rows: int, num_folds: int, *, seed: int) -> list[np.ndarray]:
-    """The rows each fold holds out."""
+    """Cut the rows at random into folds; each array holds the rows its fold holds out."""
     return np.array_split(np.random.default_rng(seed).permutation(num_rows), num_folds)
 
 
-def others(fold: np.ndarray, num_rows: int) -> np.ndarray:
-    """The rows a fold does not hold out."""
+def rows_outside(fold: np.ndarray, num_rows: int) -> np.ndarray:
+    """Return the rows that a fold does not hold out."""
     kept = np.ones(num_rows, dtype=bool)
     kept[fold] = False
     return np.flatnonzero(kept)
 
 
 def fit(
-    config: AnchorSettings,
+    settings: AnchorSettings,
     X: np.ndarray,
     y: np.ndarray,
     folds: Sequence[np.ndarray],
@@ -56,64 +54,66 @@ def fit(
     network: Callable[[], OutOfFold],
 ) -> OutOfFold:
     """`network` trains the one member of a stack that is not a library's regressor: Anchor-MoE without an anchor."""
-    if config.kind is AnchorKind.stack:
-        members = [fit(member, X, y, folds, seed=seed, network=network) for member in config.members()]
+    if settings.kind is AnchorKind.stack:
+        members = [fit(member, X, y, folds, seed=seed, network=network) for member in settings.stack_members()]
         return _stack(members, y)
-    if config.kind is AnchorKind.network:
+    if settings.kind is AnchorKind.network:
         return network()
-    if config.kind in BOOSTED:
-        return _boosted(config, X, y, folds, seed)
+    if settings.kind in BOOSTED:
+        return _boosted(settings, X, y, folds, seed)
     models: tuple[Predict, ...]
-    if config.kind is AnchorKind.none:  # one for all folds: a mean for each would tell the folds apart
-        models = (_Constant(float(y.mean())),) * len(folds)
+    if settings.kind is AnchorKind.none:  # one for all folds: a mean for each would tell the folds apart
+        models = (ConstantAnchor(float(y.mean())),) * len(folds)
     else:
-        models = _regressors(config, X, y, folds, seed)
+        models = _regressors(settings, X, y, folds, seed)
     return OutOfFold(held_out_means(models, X, folds), models)
 
 
 def _regressors(
-    config: AnchorSettings, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int
+    settings: AnchorSettings, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int
 ) -> tuple[Predict, ...]:
     models = []
-    for fold, fit_parameters in zip(folds, _fit_parameters(config, X, y, folds, seed), strict=True):
-        kept = others(fold, len(y))
+    for fold, fit_parameters in zip(folds, _fit_parameters(settings, X, y, folds, seed), strict=True):
+        kept = rows_outside(fold, len(y))
         center, scale = float(y[kept].mean()), float(y[kept].std()) or 1.0  # penalties are not free of units
-        model = regressor(config, seed).fit(X[kept], (y[kept] - center) / scale, **fit_parameters)
-        models.append(_Regressor(model, center, scale))
+        model = make_regressor(settings, seed).fit(X[kept], (y[kept] - center) / scale, **fit_parameters)
+        models.append(RegressorAnchor(model, center, scale))
     return tuple(models)
 
 
 def _fit_parameters(
-    config: AnchorSettings, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int
+    settings: AnchorSettings, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int
 ) -> list[dict[str, Kernel]]:
     """What each fold's regressor is given beside its rows: a kernel machine its kernel, learnt without the fold's rows.
 
     To learn a kernel is most of its work, so neighbouring folds share one: as many as leave enough rows to learn from.
     """
-    machine = regressor(config, seed)
+    machine = make_regressor(settings, seed)
     if not isinstance(machine, KernelMachine):
         return [{}] * len(folds)
     to_spare = len(y) - machine.rows_to_learn(len(y))
     num_parts = min(max(2, math.ceil(len(y) / to_spare)), len(folds)) if to_spare > 0 else len(folds)
     parameters: list[dict[str, Kernel]] = []
     for part in np.array_split(np.arange(len(folds)), num_parts):
-        rows = others(np.concatenate([folds[number] for number in part]), len(y))
+        rows = rows_outside(np.concatenate([folds[number] for number in part]), len(y))
         parameters += [{"kernel": machine.learn_kernel(X[rows], y[rows])}] * len(part)
     return parameters
 
 
-def _boosted(config: AnchorSettings, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int) -> OutOfFold:
+def _boosted(
+    settings: AnchorSettings, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int
+) -> OutOfFold:
     fitted, squares = [], []
     for fold in folds:
-        kept = others(fold, len(y))
-        model = BOOSTED[config.kind](config, X[kept], y[kept], config.stages, seed, validation=(X[fold], y[fold]))
+        kept = rows_outside(fold, len(y))
+        model = BOOSTED[settings.kind](settings, X[kept], y[kept], settings.stages, seed, validation=(X[fold], y[fold]))
         fitted.append(model)
         squares.append(len(fold) * model.staged_rmse() ** 2)
     # A model that stopped early stays as it was.
     longest = max(map(len, squares))
     total = sum(np.pad(curve, (0, longest - len(curve)), mode="edge") for curve in squares)
     stage = 1 + int(np.argmin(total))
-    models = tuple(_Staged(model, min(stage, len(curve))) for model, curve in zip(fitted, squares, strict=True))
+    models = tuple(StagedAnchor(model, min(stage, len(curve))) for model, curve in zip(fitted, squares, strict=True))
     return OutOfFold(held_out_means(models, X, folds), models, stage)
 
 
@@ -122,7 +122,7 @@ def _stack(members: Sequence[OutOfFold], y: np.ndarray) -> OutOfFold:
     columns = np.column_stack([member.mean - center for member in members])
     weights, _ = nnls(columns, y - center)
     models = zip(*(member.models for member in members), strict=True)
-    return OutOfFold(columns @ weights + center, tuple(_Combination(center, weights, parts) for parts in models))
+    return OutOfFold(columns @ weights + center, tuple(StackedAnchor(center, weights, parts) for parts in models))
 
 
 def held_out_means(models: Sequence[Predict], X: np.ndarray, folds: Sequence[np.ndarray]) -> np.ndarray:
@@ -130,47 +130,3 @@ def held_out_means(models: Sequence[Predict], X: np.ndarray, folds: Sequence[np.
     for model, fold in zip(models, folds, strict=True):
         mean[fold] = model(X[fold])
     return mean
-
-
-# Classes where functions would do: a fit can be stored and sent to another process.
-
-
-@dataclass(frozen=True)
-class _Constant:
-    """No anchor: the mean of the target."""
-
-    value: float
-
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        return np.full(len(X), self.value)
-
-
-@dataclass(frozen=True)
-class _Regressor:
-    model: Any
-    center: float
-    scale: float
-
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        return np.asarray(self.model.predict(X), dtype=np.float64) * self.scale + self.center
-
-
-@dataclass(frozen=True)
-class _Staged:
-    model: BoostedModel
-    stage: int
-
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        return np.asarray(self.model.predict(X, stages=self.stage), dtype=np.float64)
-
-
-@dataclass(frozen=True)
-class _Combination:
-    center: float
-    weights: np.ndarray
-    parts: tuple[Predict, ...]
-
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        """Without asking the parts that have no weight."""
-        used = [(weight, part) for weight, part in zip(self.weights, self.parts, strict=True) if weight > 0]
-        return self.center + sum((weight * (part(X) - self.center) for weight, part in used), np.zeros(len(X)))

@@ -1,0 +1,77 @@
+"""What makes a row the measurement it is: its labels and the hash of its configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from enum import Enum
+from typing import Any
+
+from anchormoe.config.schema import Config, RunRules
+from anchormoe.run.store import Row
+
+# Settings that only Anchor-MoE has: another method's rows do not depend on them.
+_NETWORK_SETTINGS = ("anchor", "model", "train", "crossfit", "calibration")
+
+
+def method_name(config: Config) -> str:
+    """Return the method to run; the published protocol puts another one in Anchor-MoE's place on Kin8nm."""
+    if config.method.name == "anchormoe":
+        return config.rules.methods.get(config.dataset.name, config.method.name)
+    return config.method.name
+
+
+def has_network(config: Config) -> bool:
+    """Tell whether the method is one of Anchor-MoE's recipes, which alone have an anchor and a network to set."""
+    return method_name(config) in ("anchormoe", "anchormoe_crossfit")
+
+
+def row_identity(config: Config, split: int) -> Row:
+    """Return the labels of a split's row."""
+    return {
+        "dataset": config.dataset.name,
+        "method": config.method.target or method_name(config),
+        "ablation": config.ablation,
+        "protocol": config.protocol.name,
+        "anchor": config.anchor.name if has_network(config) else "none",
+        "seed": config.seed,
+        "split": split,
+        "config_hash": config_hash(config),
+    }
+
+
+def config_hash(config: Config) -> str:
+    """Hash every setting that differs from the schema's default, so that a new setting leaves old hashes alone.
+
+    What cannot change the row's numbers does not count: where the data comes from (its content is verified), and
+    Anchor-MoE's own settings where another method runs. The file of a regressor of the user's own does count.
+    """
+    settings = _changed(config, Config())
+    for name in ("data", *(() if has_network(config) else _NETWORK_SETTINGS)):
+        settings.pop(name, None)
+    settings.get("model", {}).pop("name", None)  # its settings are what counts
+    if settings.get("model") == {}:
+        del settings["model"]
+    # Only the rules of the ablation at hand matter; what a protocol says of the others does not.
+    settings["protocol"] = {"name": config.protocol.name, "rules": _changed(config.rules, RunRules())}
+    source = _own_source(config.anchor.target if has_network(config) else config.method.target)
+    if source is not None:
+        settings["source"] = hashlib.sha256(source).hexdigest()
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _own_source(target: str | None) -> bytes | None:
+    if target is None:
+        return None
+    from anchormoe.model.anchors.regressors import own_source
+
+    return own_source(target)
+
+
+def _changed(value: Any, default: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        pairs = {name: (getattr(value, name), getattr(default, name)) for name in names}
+        return {name: _changed(mine, other) for name, (mine, other) in pairs.items() if mine != other}
+    return value.value if isinstance(value, Enum) else value

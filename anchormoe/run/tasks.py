@@ -1,0 +1,124 @@
+"""From a configuration to tasks. The facts of the outer protocol are turned into arguments here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from anchormoe import methods
+from anchormoe.config.schema import Config, DataSource, SeedRule
+from anchormoe.data.catalogue import DatasetInfo
+from anchormoe.data.splits import OuterSplit
+from anchormoe.errors import UserError
+from anchormoe.run.identity import method_name, row_identity
+from anchormoe.run.store import Row
+
+
+@dataclass(frozen=True)
+class Task:
+    """One split to compute. It says everything by itself and can be sent to another process or machine."""
+
+    dataset: DatasetInfo
+    variant: str | None
+    subsample: int | None  # rows drawn once, with subsample_seed, before the outer splits
+    subsample_seed: int
+    source: str
+    mirror: str | None
+    split: OuterSplit
+    method: str
+    arguments: dict[str, Any]  # of the method's constructor
+    labels: Row  # what the row is called, its identity among them
+
+
+def make_task(config: Config, split: int) -> Task:
+    """Make the task of one split."""
+    method = method_name(config)
+    arguments = _ARGUMENTS.get(method, _rival_arguments)(config, split)
+    return Task(
+        dataset=config.dataset,
+        variant=variant_of(config),
+        subsample=config.dataset.subsample,
+        subsample_seed=config.seed,
+        source=config.data.source.value,
+        mirror=config.data.mirror,
+        split=_outer_split(config, split),
+        method=method,
+        arguments=arguments,
+        labels={**row_identity(config, split), "model": config.model.name},
+    )
+
+
+def variant_of(config: Config) -> str | None:
+    """Return the variant of the dataset that is asked for, by the user or by the protocol; None: its first."""
+    return config.dataset.variant or config.rules.variants.get(config.dataset.name)
+
+
+def require_runnable(config: Config) -> None:
+    """Find what the schema cannot know to be wrong: a variant, a subsample, an anchor's or a method's parameters."""
+    from anchormoe.data.dataset import load
+
+    info = config.dataset
+    _, variant = info.choose_variant(variant_of(config))
+    num_rows = info.rows if variant.rows is None else variant.rows[1] - variant.rows[0]
+    if num_rows is None or config.data.source is DataSource.download:
+        # Read once, before several workers want it.
+        num_rows = len(load(info, variant=variant_of(config), **_source(config)).y)
+    if info.subsample is not None and not 30 <= info.subsample <= num_rows:
+        raise UserError(f"dataset.subsample must be null or from 30 to {num_rows}, received {info.subsample}")
+    task = make_task(config, 1)
+    methods.make(task.method, task.arguments)
+
+
+def _source(config: Config) -> dict[str, Any]:
+    return {"source": config.data.source.value, "mirror": config.data.mirror}
+
+
+def _outer_split(config: Config, number: int) -> OuterSplit:
+    continued = config.dataset.name in config.rules.continued_stream and config.dataset.subsample is not None
+    return OuterSplit(number, config.seed, subsampled_from=config.dataset.rows if continued else None)
+
+
+def _paper_arguments(config: Config, split: int) -> dict[str, Any]:
+    rules = config.rules
+    return {
+        "anchor": config.anchor,
+        "model": config.model,
+        "train": config.train,
+        "calibration": config.calibration,
+        "calibration_fraction": rules.calibration_fraction,
+        "validation_fraction": rules.validation_fraction,
+        "feature_fold": rules.feature_fold,
+        "anchor_column": rules.anchor_column,
+        "initial_weights": rules.initial_weights,
+        "weight_draws": split,
+        "inner_seed": config.seed + split if rules.inner_seed is SeedRule.per_split else config.seed,
+        "random_state": config.seed,
+    }
+
+
+def _crossfit_arguments(config: Config, split: int) -> dict[str, Any]:
+    return {
+        "anchor": config.anchor,
+        "model": config.model,
+        "train": config.train,
+        "crossfit": config.crossfit,
+        "calibration": config.calibration,
+        "anchor_column": config.rules.anchor_column,
+        "initial_weights": config.rules.initial_weights,
+        "random_state": int(np.random.SeedSequence([config.seed, split]).generate_state(1)[0]),
+    }
+
+
+def _rival_arguments(config: Config, split: int) -> dict[str, Any]:
+    """A seed of its own for every split, as the published runs of other methods had."""
+    target = {} if config.method.target is None else {"target": config.method.target}
+    return {**target, "random_state": config.seed + split, **config.method.params}
+
+
+_ARGUMENTS: dict[str, Callable[[Config, int], dict[str, Any]]] = {
+    "anchormoe": _paper_arguments,
+    "anchormoe_crossfit": _crossfit_arguments,
+}
