@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 from anchormoe.commands.run import parse, report_failures, run_jobs
-from anchormoe.commands.tables import comparison_rows
+from anchormoe.commands.rows import comparison_rows
 from anchormoe.config.schema import RANKING_EXPERIMENT
 from anchormoe.errors import UserError
 from anchormoe.report import comparison, published
 
-HELP = """anchormoe-bench rank package.module.Class [+method.params.NAME=VALUE ...] [workers=auto] [results_dir=results]
+HELP = """anchormoe-bench rank package.module.Class [method.params.NAME=VALUE ...] [workers=auto] [results_dir=results]
 
 Runs a regressor of yours on the nine datasets, 20 splits each, and ranks it among all methods that were run. Stop it
 and the same command goes on. The file it is in may lie in this folder. What the class must have: docs/your-method.md"""
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
     console = Console()
     jobs = parse([f"experiment={RANKING_EXPERIMENT}", f"method={path}", *settings])
     exit_code = report_failures(run_jobs(jobs, console), console)
-    rows = comparison_rows(Path(jobs[0].results_dir))
+    rows = comparison_rows(jobs[0].results_dir)
     ranks = {metric: comparison.means(rows, metric).rank(axis=1) for metric in comparison.RANKED}
     if path not in ranks["nll_y"]:
         needed = published.NUM_SPLITS * len(published.DATASETS)

@@ -132,7 +132,7 @@ class GaussianMixture(Distribution):
         return z
 
     def _crps(self, z: np.ndarray) -> np.ndarray:
-        """sum_m w_m A(z - mu_m, s_m^2) - 1/2 sum_mn w_m w_n A(mu_m - mu_n, s_m^2 + s_n^2), A(d, v) = E|d + sqrt(v) N|."""
+        """sum_m w_m A(z - mu_m, s_m^2) - 1/2 sum_mn w_m w_n A(mu_m - mu_n, s_m^2 + s_n^2)."""
         return self._by_blocks(_crps, z, elements_per_row=self.means.shape[1] ** 2)
 
     def _by_blocks(

@@ -143,7 +143,7 @@ class AnchorMoE(nn.Module):
 
     def forward(self, x_NI: Tensor, anchor_N: Tensor) -> GaussianMixture:
         components = network_kernels.mixture(*arrays(x_NI, anchor_N), self.weights(), self.settings())
-        return GaussianMixture(*map(torch.from_numpy, components))
+        return GaussianMixture(*components)
 
     def gates(self, x_NI: Tensor) -> Gates:
         gates = gates_forward(*arrays(x_NI), self.weights().gates, self.settings().gates)

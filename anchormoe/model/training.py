@@ -142,4 +142,4 @@ def predict(model: AnchorMoE, batch: Batch) -> GaussianMixture:
 
 
 def mean_nll(model: AnchorMoE, batch: Batch) -> float:
-    return float(-predict(model, batch).log_prob(batch.y).mean())
+    return float(-predict(model, batch).log_prob(batch.y.numpy()).mean())

@@ -75,4 +75,3 @@ class Driver:
 
 def _key(item: StoredTask) -> tuple[Path, tuple[object, ...]]:
     return item.path, identity(item.task.labels)
-
