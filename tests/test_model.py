@@ -331,7 +331,9 @@ def test_an_expert_nobody_chose_has_no_gradient_and_keeps_its_weights_bit_for_bi
 FULL = ModelSettings()
 
 
-def published_model(number: int, config: ModelSettings = FULL, weights: InitialWeights = InitialWeights.own) -> AnchorMoE:
+def published_model(
+    number: int, config: ModelSettings = FULL, weights: InitialWeights = InitialWeights.own
+) -> AnchorMoE:
     return initial_model(config, input_dim=14, seed=1, number=number, initial_weights=weights)
 
 

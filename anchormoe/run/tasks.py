@@ -77,7 +77,7 @@ def _source(config: Config) -> dict[str, Any]:
 
 
 def _outer_split(config: Config, number: int) -> OuterSplit:
-    continued = config.dataset.name in config.rules.continued_stream and config.dataset.subsample is not None
+    continued = config.dataset.name in config.rules.continued_stream
     return OuterSplit(number, config.seed, subsampled_from=config.dataset.rows if continued else None)
 
 
