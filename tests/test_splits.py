@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from anchormoe.config.compose import jobs
-from anchormoe.config.schema import Config, DatasetConfig
+from anchormoe.config.schema import Config
+from anchormoe.data.catalogue import info
 from anchormoe.data.splits import Split, inner_split, outer_split, subsample
 from anchormoe.run.runner import inner_seed, load_dataset, make_split
 
@@ -32,9 +33,7 @@ def configs() -> dict[tuple[str, str], Config]:
     """The published protocol's configuration of every dataset and ablation."""
     swept = jobs(["ablation=full,no_anchor,no_router,no_cal", "anchor=gbdt", "--multirun"])
     return {
-        (name, job.ablation): dataclasses.replace(job.config(), dataset=DatasetConfig(name=name))
-        for job in swept
-        for name in SIZES
+        (name, job.ablation): dataclasses.replace(job.config(), dataset=info(name)) for job in swept for name in SIZES
     }
 
 

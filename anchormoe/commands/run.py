@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from anchormoe.config.compose import jobs
 from anchormoe.config.schema import STOCK_EXPERIMENTS, Config, JobConfig
-from anchormoe.data import catalogue as datasets
+from anchormoe.data.dataset import num_rows, pinned
 from anchormoe.errors import UserError
 from anchormoe.report import summary
 from anchormoe.run import store
@@ -94,7 +95,7 @@ def run_jobs(wanted: Sequence[JobConfig], console: Console) -> pd.DataFrame:
 
 
 def _tasks(job: JobConfig) -> list[Task]:
-    config = job.config()
+    config = dataclasses.replace(job.config(), dataset=pinned(job.dataset))
     path = store.path_for(Path(job.results_dir), job.experiment_name, config.dataset.name)
     return [Task(config, split, path, row_identity(config, split)) for split in job.split_numbers()]
 
@@ -141,7 +142,5 @@ class _Watch:
 def _work(config: Config) -> float:
     """Relative cost of a split: its rows, plus what even the smallest dataset costs; ridge regressions on 4096 features
     take about four times as long as a network."""
-    info = datasets.info(config.dataset.name)
-    _, variant = info.variant(config.dataset.variant)
-    rows = config.dataset.subsample or (variant.rows[1] if variant.rows else info.rows)
+    rows = config.dataset.subsample or num_rows(config.dataset, config.effective_variant)
     return (700 + rows) * (4 if config.effective_method == "rff_krr" else 1)

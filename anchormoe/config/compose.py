@@ -9,6 +9,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import hydra
@@ -18,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from anchormoe.config.schema import ABLATIONS, JobConfig
+from anchormoe.data.catalogue import catalogue
 from anchormoe.errors import UserError
 from anchormoe.paths import shipped
 
@@ -29,6 +31,7 @@ def jobs(overrides: Sequence[str]) -> list[JobConfig]:
 
     Hydra calls the function it decorates once per job; ours only collects, so that all jobs can be run together.
     """
+    catalogue()  # a mistake in a dataset's file is reported with its name, before Hydra meets it
     collected: list[DictConfig] = []
     ConfigStore.instance().store(name="schema", node=JobConfig)
 
@@ -40,7 +43,7 @@ def jobs(overrides: Sequence[str]) -> list[JobConfig]:
         os.environ["ANCHORMOE_SCRATCH"] = scratch
         os.environ["HYDRA_FULL_ERROR"] = "1"  # raise, so that we may say it in one line
         try:
-            with _arguments(overrides):
+            with _arguments(_with_own_folder(overrides)):
                 collect()
             # Converted only now: Hydra's task runner would add a line of its own to an error.
             return [to_job(config) for config in collected]
@@ -50,6 +53,16 @@ def jobs(overrides: Sequence[str]) -> list[JobConfig]:
             if exit.code:
                 raise
             return []
+
+
+def _with_own_folder(overrides: Sequence[str]) -> list[str]:
+    """Add the override with which Hydra also finds the user's files, those in the current folder's `conf`."""
+    folder = Path("conf").absolute()
+    if not folder.is_dir():
+        return list(overrides)
+    quoted = f"file://{folder}".replace("\\", "\\\\").replace("'", "\\'")
+    first = next((k for k, argument in enumerate(overrides) if "=" in argument), len(overrides))
+    return [*overrides[:first], f"hydra.searchpath=['{quoted}']", *overrides[first:]]
 
 
 def to_job(config: DictConfig) -> JobConfig:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 
+from anchormoe.data.catalogue import DatasetInfo
 from anchormoe.errors import UserError
 
 NUM_SPLITS = 20
@@ -250,13 +251,6 @@ class ProtocolConfig:
 
 
 @dataclass
-class DatasetConfig:
-    name: str = "boston"
-    variant: str | None = None  # null: what the protocol says, else the dataset's first
-    subsample: int | None = None  # rows drawn once, before the outer splits
-
-
-@dataclass
 class DataConfig:
     source: DataSource = DataSource.embedded
     mirror: str | None = None  # folder or URL tried before the public homes
@@ -283,7 +277,7 @@ class MethodConfig:
 
 @dataclass
 class Config:
-    dataset: DatasetConfig = field(default_factory=DatasetConfig)
+    dataset: DatasetInfo = field(default_factory=DatasetInfo)
     method: MethodConfig = field(default_factory=MethodConfig)
     protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
     anchor: AnchorConfig = field(default_factory=AnchorConfig)
@@ -302,6 +296,11 @@ class Config:
     def rules(self) -> RunRules:
         """The protocol's rules for this ablation."""
         return getattr(self.protocol, self.ablation)
+
+    @property
+    def effective_variant(self) -> str | None:
+        """The variant of the dataset that this run or its protocol names; None: the dataset's first."""
+        return self.dataset.variant or self.rules.variants.get(self.dataset.name)
 
     @property
     def effective_method(self) -> str:

@@ -15,8 +15,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from anchormoe import __version__
 from anchormoe.config.schema import Config, RunRules
+from anchormoe.data.catalogue import is_shipped
+from anchormoe.data.containers import content_sha256
+from anchormoe.data.dataset import load
 from anchormoe.model.anchors.regressors import own_source
 
 _LIBRARIES = (
@@ -29,15 +34,17 @@ def config_hash(config: Config) -> str:
     """Over every setting that differs from the schema's default, so that a new setting leaves old hashes alone.
 
     What cannot change the row's numbers does not count: where the data comes from (its content is verified), and
-    Anchor-MoE's own settings where another method runs. The file of a regressor of the user's own does.
+    Anchor-MoE's own settings where another method runs. The files of a dataset or regressor of the user's own do.
     """
     settings = _changed(config, Config())
+    settings["dataset"] = _dataset_settings(config)
     own = [] if config.effective_method == "anchormoe" else ["anchor", "model", "train", "crossfit", "calibration"]
     for name in ("data", *own):
         settings.pop(name, None)
     settings.get("model", {}).pop("name", None)  # its settings are what counts
-    if settings.get("model") == {}:
-        del settings["model"]
+    for name in ("dataset", "model"):
+        if settings.get(name) == {}:
+            del settings[name]
     # Only the rules of the ablation at hand matter; what a protocol says of the others does not.
     settings["protocol"] = {"name": config.protocol.name, "rules": _changed(config.rules, RunRules())}
     target = config.anchor.target if config.effective_method == "anchormoe" else config.method.target
@@ -45,6 +52,21 @@ def config_hash(config: Config) -> str:
     if source is not None:
         settings["source"] = hashlib.sha256(source).hexdigest()
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _dataset_settings(config: Config) -> dict[str, Any]:
+    """Return what tells datasets apart: the name and the choices made, where they are not the defaults.
+
+    A shipped dataset is known by its name. Any other may change under its name, so the values learnt from count too.
+    """
+    defaults = {"name": "boston", "variant": None, "subsample": None}
+    settings = {name: getattr(config.dataset, name) for name in defaults}
+    settings = {name: value for name, value in settings.items() if value != defaults[name]}
+    if not is_shipped(config.dataset):
+        source, mirror = config.data.source.value, config.data.mirror
+        dataset = load(config.dataset, variant=config.effective_variant, source=source, mirror=mirror)
+        settings["content"] = content_sha256(np.column_stack([dataset.X, dataset.y]))
+    return settings
 
 
 def _changed(value: Any, default: Any) -> Any:

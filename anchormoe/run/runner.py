@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import functools
 import itertools
 import math
 import multiprocessing
@@ -24,8 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anchormoe.config.schema import Config, DataSource, SeedRule
-from anchormoe.data import catalogue as datasets
-from anchormoe.data.dataset import Dataset, load
+from anchormoe.data.dataset import Dataset, load, num_rows
 from anchormoe.data.splits import Split, inner_split, outer_split, subsample
 from anchormoe.errors import UserError
 from anchormoe.model.anchors.boosted import require_usable
@@ -60,48 +58,35 @@ def row_identity(config: Config, split: int) -> Row:
     }
 
 
-@functools.lru_cache(maxsize=2)
-def _load(name: str, variant: str | None, source: str, mirror: str | None) -> Dataset:
-    return load(name, variant=variant, source=source, mirror=mirror)
-
-
 def require_runnable(config: Config) -> None:
     """What only other modules know: a variant of the dataset, an anchor's import path and parameters, a download."""
-    info = datasets.info(config.dataset.name)
-    _, variant = info.variant(_variant(config))
-    num_rows = info.rows if variant.rows is None else variant.rows[1] - variant.rows[0]
-    subsample_size = config.dataset.subsample
-    if subsample_size is not None and not 30 <= subsample_size <= num_rows:
-        raise UserError(f"dataset.subsample must be null or from 30 to {num_rows}, received {subsample_size}")
+    subsample_size, total = config.dataset.subsample, num_rows(config.dataset, config.effective_variant)
+    if subsample_size is not None and not 30 <= subsample_size <= total:
+        raise UserError(f"dataset.subsample must be null or from 30 to {total}, received {subsample_size}")
     if config.effective_method == "anchormoe":
         require_usable(config.anchor, cross_fitted=config.crossfit.folds > 0)
     else:
         from anchormoe.methods import make
 
         make(config)
-    if config.data.source is DataSource.download:
+    if config.data.source is DataSource.download or config.dataset.path is not None:
         load_dataset(config)  # into the cache once, before several workers want it
-
-
-def _variant(config: Config) -> str | None:
-    return config.dataset.variant or config.rules.variants.get(config.dataset.name)
 
 
 def load_dataset(config: Config) -> Dataset:
     """The dataset's variant that this protocol and ablation use, subsampled if so configured."""
-    dataset = _load(config.dataset.name, _variant(config), config.data.source.value, config.data.mirror)
+    source, mirror = config.data.source.value, config.data.mirror
+    dataset = load(config.dataset, variant=config.effective_variant, source=source, mirror=mirror)
     if config.dataset.subsample is None:
         return dataset
     rows = subsample(len(dataset.y), config.dataset.subsample, config.seed)
     return dataclasses.replace(dataset, X=dataset.X[rows], y=dataset.y[rows])
 
 
-def make_split(config: Config, num_rows: int, number: int) -> Split:
+def make_split(config: Config, rows: int, number: int) -> Split:
     continued = config.dataset.name in config.rules.continued_stream
-    from_rows = None
-    if continued:
-        from_rows = len(_load(config.dataset.name, None, config.data.source.value, config.data.mirror).y)
-    train, test = outer_split(num_rows, number, config.seed, subsampled_from=from_rows)
+    from_rows = num_rows(config.dataset, config.effective_variant) if continued else None
+    train, test = outer_split(rows, number, config.seed, subsampled_from=from_rows)
     return inner_split(
         number,
         train,
