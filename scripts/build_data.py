@@ -21,7 +21,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from anchormoe.data.catalogue import DATASETS, DatasetInfo  # noqa: E402
+from anchormoe.data.catalogue import DatasetInfo, info  # noqa: E402
 from anchormoe.data.containers import content_sha256, is_original, parse, verified_table  # noqa: E402
 
 SIZE_LIMIT = 5_000_000
@@ -60,6 +60,9 @@ ORIGINS = {
     "wine": Origin(COMMON, f"{_REGRESSION}/winequality_red/winequality-red.csv", _SAME_BYTES),
     "yacht": Origin(COMMON, f"{_REGRESSION}/yacht_hydrodynamics/yacht_hydrodynamics.data.txt", _SAME_BYTES),
 }
+
+
+DATASETS = {name: info(name) for name in ORIGINS}
 
 
 def main() -> None:
@@ -183,7 +186,8 @@ def readme(sizes: dict[str, int]) -> str:
         ]
         for variant, task in dataset.variants.items():
             rows = f", rows {task.rows[0]} to {task.rows[1] - 1}" if task.rows else ""
-            lines.append(f"- Variant `{variant}`: {len(task.features)} features, target {task.target}{rows}")
+            num_features = len(task.feature_names(dataset.columns))
+            lines.append(f"- Variant `{variant}`: {num_features} features, target {task.target}{rows}")
     return "\n".join(lines) + "\n"
 
 

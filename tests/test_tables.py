@@ -75,11 +75,12 @@ def test_notebook_runs() -> None:
 def test_conversion_to_original_units_agrees_with_the_data() -> None:
     """nll_z + log(std of the training and validation targets), averaged over splits, from the data themselves."""
     np = pytest.importorskip("numpy")
+    from anchormoe.data.catalogue import info
     from anchormoe.data.dataset import load
     from anchormoe.data.splits import inner_split, outer_split
 
     for dataset in ("boston", "yacht"):
-        y = load(dataset).y
+        y = load(info(dataset)).y
         converted = []
         for number, nll in enumerate(published.notebook("full", dataset).nll_z, start=1):
             train, test = outer_split(len(y), number, 1)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from anchormoe.commands.run import parse, report_failures, run_jobs
 from anchormoe.commands.rows import comparison_rows
+from anchormoe.commands.run import parse, report_failures, run_jobs
 from anchormoe.config.schema import RANKING_EXPERIMENT
 from anchormoe.errors import UserError
 from anchormoe.report import comparison, published

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,13 +89,15 @@ def run_jobs(wanted: Sequence[JobConfig], console: Console) -> pd.DataFrame:
     """Run what is not stored yet and return all rows asked for, stored before or now."""
     import pandas as pd
 
+    from anchormoe.data.dataset import pinned
     from anchormoe.run.driver import Driver, StoredTask
     from anchormoe.run.engines import local_engine
     from anchormoe.run.tasks import make_task, require_runnable
 
     tasks: list[StoredTask] = []
     for job in wanted:
-        config = job.config()
+        # The content hash is stated, so that a file which changes during the run is refused.
+        config = dataclasses.replace(job.config(), dataset=pinned(job.dataset))
         require_runnable(config)
         path = store.path_for(Path(job.results_dir), job.experiment_name, config.dataset.name)
         tasks += [StoredTask(make_task(config, split), path) for split in job.split_numbers()]
@@ -160,6 +163,7 @@ def _work(task: Task) -> float:
 
     Ridge regressions on 4096 features take about four times as long as a network.
     """
-    _, variant = task.dataset.choose_variant(task.variant)
-    rows = task.subsample or (variant.rows[1] - variant.rows[0] if variant.rows else task.dataset.rows) or 1000
+    from anchormoe.data.dataset import num_rows
+
+    rows = task.subsample or num_rows(task.dataset, task.variant)
     return (700 + rows) * (4 if task.method == "rff_krr" else 1)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from anchormoe.config.schema import ABLATIONS, JobConfig
+from anchormoe.data.catalogue import catalogue
 from anchormoe.errors import UserError
 from anchormoe.paths import shipped
 
@@ -35,14 +36,23 @@ def composed(overrides: Sequence[str]) -> Iterator[tuple[list[str], Any]]:
     from hydra import compose, initialize_config_dir
     from hydra.core.config_store import ConfigStore
 
+    catalogue()  # a mistake in a dataset's file is reported with its name, before Hydra meets it
     ConfigStore.instance().store(name="schema", node=JobConfig)
     arguments = [spelled for argument in overrides for spelled in _spell_out(argument)]
-    searchpath = [f"hydra.searchpath=[file://{Path('conf').resolve()}]"] if Path("conf").is_dir() else []
     with initialize_config_dir(str(shipped("conf")), version_base="1.3"):
         for combination in _combinations(arguments):
             with _one_line(combination):
-                config = compose("config", overrides=[*combination, *searchpath])
+                config = compose("config", overrides=[*combination, *_searchpath()])
             yield combination, config
+
+
+def _searchpath() -> list[str]:
+    """Return the override with which Hydra also finds the user's files, those in the current folder's conf/."""
+    folder = Path("conf").absolute()
+    if not folder.is_dir() or folder == shipped("conf"):
+        return []
+    quoted = f"file://{folder}".replace("\\", "\\\\").replace("'", "\\'")
+    return [f"hydra.searchpath=['{quoted}']"]
 
 
 def to_job(config: Any, overrides: Sequence[str] = ()) -> JobConfig:

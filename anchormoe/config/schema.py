@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 
+from anchormoe.data.catalogue import DatasetInfo
 from anchormoe.model.settings import (
     AnchorSettings,
     Calibration,
@@ -65,13 +66,6 @@ class ProtocolConfig:
 
 
 @dataclass
-class DatasetConfig:
-    name: str = "boston"
-    variant: str | None = None  # null: what the protocol says, else the dataset's first
-    subsample: int | None = None  # rows drawn once, before the outer splits
-
-
-@dataclass
 class DataConfig:
     source: DataSource = DataSource.embedded
     mirror: str | None = None  # folder or URL tried before the public homes
@@ -98,7 +92,7 @@ class MethodConfig:
 
 @dataclass
 class Config:
-    dataset: DatasetConfig = field(default_factory=DatasetConfig)
+    dataset: DatasetInfo = field(default_factory=DatasetInfo)
     method: MethodConfig = field(default_factory=MethodConfig)
     protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
     anchor: AnchorSettings = field(default_factory=AnchorSettings)

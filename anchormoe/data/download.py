@@ -76,7 +76,7 @@ def fetch(
     """The dataset's verified file and table, from the cache or from the first address that delivers it."""
     policy = policy or Policy()
     console = console or Console(stderr=True)
-    addresses = ([_mirror_address(mirror, dataset)] if mirror else []) + list(dataset.urls)
+    addresses = ([_mirror_address(mirror, dataset)] if mirror else []) + dataset.urls
     folder = cache_folder(cache_dir)
     with _cache_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from anchormoe.data import catalogue as datasets
+from anchormoe.data.catalogue import DatasetInfo
 from anchormoe.data.dataset import Dataset
 
 
@@ -30,12 +30,12 @@ class Hazards:
         return phrases
 
 
-def find_hazards(dataset: Dataset) -> Hazards:
+def find_hazards(info: DatasetInfo, dataset: Dataset) -> Hazards:
+    """Find the hazards of the variant that was loaded of a dataset."""
     rows = pd.DataFrame(np.column_stack([dataset.X, dataset.y]))
-    targets = datasets.info(dataset.name).targets
     return Hazards(
         repeated_rows=int(rows.duplicated().sum()),
         has_integer_target=bool(np.all(dataset.y == np.round(dataset.y))),
-        targets=targets,
-        target_features=tuple(name for name in dataset.feature_names if name in targets),
+        targets=info.targets,
+        target_features=tuple(name for name in dataset.feature_names if name in info.targets),
     )

@@ -44,6 +44,8 @@ def _table(run: pd.DataFrame) -> Table:
 def _published(run: pd.DataFrame, column: str) -> tuple[str, str]:
     """The notebook's mean over the same splits and how far ours is from it; blank where nothing comparable exists."""
     first = run.iloc[0]
+    if first.dataset not in published.DATASETS:
+        return "", ""
     name = _PUBLISHED_NAME.get(column)
     method, variant = cells.measured(first.dataset, first.ablation, "published")
     same_data = first.num_rows == published.paper_n("nll", first.dataset) and variant in (None, first.variant)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import traceback
 from pathlib import Path
 from typing import Any
 
 from anchormoe import methods
-from anchormoe.data.catalogue import DatasetInfo
 from anchormoe.data.dataset import Dataset, load
 from anchormoe.data.splits import subsample
 from anchormoe.distributions.scores import pit_counts, scores
@@ -59,7 +57,7 @@ def failed_row(labels: Row, error: str) -> Row:
 
 def load_dataset(task: Task) -> Dataset:
     """Return the dataset's variant that a task uses, subsampled if it says so."""
-    dataset = _load(_Description(task.dataset), task.variant, task.source, task.mirror)
+    dataset = load(task.dataset, variant=task.variant, source=task.source, mirror=task.mirror)
     if task.subsample is None:
         return dataset
     rows = subsample(len(dataset.y), task.subsample, task.subsample_seed)
@@ -94,18 +92,3 @@ def _measure(task: Task, dataset: Dataset) -> Row:
 def _finite(value: Any) -> Any:
     """Replace what JSON has no number for; a diagnostic is not worth a row."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-@dataclasses.dataclass(frozen=True)
-class _Description:
-    """A dataset's description that can be a key of a cache."""
-
-    info: DatasetInfo
-
-    def __hash__(self) -> int:
-        return hash(self.info.name)
-
-
-@functools.lru_cache(maxsize=2)
-def _load(description: _Description, variant: str | None, source: str, mirror: str | None) -> Dataset:
-    return load(description.info, variant=variant, source=source, mirror=mirror)

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from anchormoe.config.schema import Config, RunRules
+from anchormoe.data.catalogue import is_shipped
 from anchormoe.run.store import Row
 
 # Settings that only Anchor-MoE has: another method's rows do not depend on them.
@@ -20,6 +21,11 @@ def method_name(config: Config) -> str:
     if config.method.name == "anchormoe":
         return config.rules.methods.get(config.dataset.name, config.method.name)
     return config.method.name
+
+
+def variant_of(config: Config) -> str | None:
+    """Return the variant of the dataset that is asked for, by the user or by the protocol; None: its first."""
+    return config.dataset.variant or config.rules.variants.get(config.dataset.name)
 
 
 def has_network(config: Config) -> bool:
@@ -45,20 +51,42 @@ def config_hash(config: Config) -> str:
     """Hash every setting that differs from the schema's default, so that a new setting leaves old hashes alone.
 
     What cannot change the row's numbers does not count: where the data comes from (its content is verified), and
-    Anchor-MoE's own settings where another method runs. The file of a regressor of the user's own does count.
+    Anchor-MoE's own settings where another method runs. The files of a dataset or regressor of the user's own count.
     """
     settings = _changed(config, Config())
+    settings["dataset"] = _dataset_settings(config)
     for name in ("data", *(() if has_network(config) else _NETWORK_SETTINGS)):
         settings.pop(name, None)
     settings.get("model", {}).pop("name", None)  # its settings are what counts
-    if settings.get("model") == {}:
-        del settings["model"]
+    for name in ("dataset", "model"):
+        if settings.get(name) == {}:
+            del settings[name]
     # Only the rules of the ablation at hand matter; what a protocol says of the others does not.
     settings["protocol"] = {"name": config.protocol.name, "rules": _changed(config.rules, RunRules())}
     source = _own_source(config.anchor.target if has_network(config) else config.method.target)
     if source is not None:
         settings["source"] = hashlib.sha256(source).hexdigest()
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _dataset_settings(config: Config) -> dict[str, Any]:
+    """Return what tells datasets apart: the name and the choices made, where they are not the defaults.
+
+    A shipped dataset is known by its name. Any other may change under its name, so the values learnt from count too.
+    """
+    defaults = {"name": "boston", "variant": None, "subsample": None}
+    settings = {name: getattr(config.dataset, name) for name in defaults}
+    settings = {name: value for name, value in settings.items() if value != defaults[name]}
+    if not is_shipped(config.dataset):
+        import numpy as np
+
+        from anchormoe.data.containers import content_sha256
+        from anchormoe.data.dataset import load
+
+        source, mirror = config.data.source.value, config.data.mirror
+        dataset = load(config.dataset, variant=variant_of(config), source=source, mirror=mirror)
+        settings["content"] = content_sha256(np.column_stack([dataset.X, dataset.y]))
+    return settings
 
 
 def _own_source(target: str | None) -> bytes | None:

@@ -11,9 +11,10 @@ import numpy as np
 from anchormoe import methods
 from anchormoe.config.schema import Config, DataSource, SeedRule
 from anchormoe.data.catalogue import DatasetInfo
+from anchormoe.data.dataset import load, num_rows
 from anchormoe.data.splits import OuterSplit
 from anchormoe.errors import UserError
-from anchormoe.run.identity import method_name, row_identity
+from anchormoe.run.identity import method_name, row_identity, variant_of
 from anchormoe.run.store import Row
 
 
@@ -51,34 +52,22 @@ def make_task(config: Config, split: int) -> Task:
     )
 
 
-def variant_of(config: Config) -> str | None:
-    """Return the variant of the dataset that is asked for, by the user or by the protocol; None: its first."""
-    return config.dataset.variant or config.rules.variants.get(config.dataset.name)
-
-
 def require_runnable(config: Config) -> None:
     """Find what the schema cannot know to be wrong: a variant, a subsample, an anchor's or a method's parameters."""
-    from anchormoe.data.dataset import load
-
-    info = config.dataset
-    _, variant = info.choose_variant(variant_of(config))
-    num_rows = info.rows if variant.rows is None else variant.rows[1] - variant.rows[0]
-    if num_rows is None or config.data.source is DataSource.download:
-        # Read once, before several workers want it.
-        num_rows = len(load(info, variant=variant_of(config), **_source(config)).y)
-    if info.subsample is not None and not 30 <= info.subsample <= num_rows:
-        raise UserError(f"dataset.subsample must be null or from 30 to {num_rows}, received {info.subsample}")
+    size, total = config.dataset.subsample, num_rows(config.dataset, variant_of(config))
+    if size is not None and not 30 <= size <= total:
+        raise UserError(f"dataset.subsample must be null or from 30 to {total}, received {size}")
     task = make_task(config, 1)
     methods.make(task.method, task.arguments)
-
-
-def _source(config: Config) -> dict[str, Any]:
-    return {"source": config.data.source.value, "mirror": config.data.mirror}
+    if config.data.source is DataSource.download or config.dataset.path is not None:
+        # Into the cache once, before several workers want it.
+        load(config.dataset, variant=task.variant, source=task.source, mirror=task.mirror)
 
 
 def _outer_split(config: Config, number: int) -> OuterSplit:
     continued = config.dataset.name in config.rules.continued_stream
-    return OuterSplit(number, config.seed, subsampled_from=config.dataset.rows if continued else None)
+    rows = num_rows(config.dataset, variant_of(config)) if continued else None
+    return OuterSplit(number, config.seed, subsampled_from=rows)
 
 
 def _paper_arguments(config: Config, split: int) -> dict[str, Any]:
