@@ -33,6 +33,6 @@ def load_results(results_dir: str | None = None) -> pd.DataFrame:
 
     from anchormoe.config.schema import TABLE_EXPERIMENTS
     from anchormoe.paths import shipped
-    from anchormoe.run.store import load_results as load
+    from anchormoe.running.store import load_results as load
 
     return load(shipped("results"), TABLE_EXPERIMENTS) if results_dir is None else load(Path(results_dir))

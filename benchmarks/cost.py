@@ -13,11 +13,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from anchormoe.run.runner import keep_freed_memory, load_dataset, make_split, one_thread
 from rich.console import Console
 
 from anchormoe import methods
 from anchormoe.commands.run import parse
-from anchormoe.run.runner import keep_freed_memory, load_dataset, make_split, one_thread
 
 HERE = Path(__file__).parent
 SPLITS = {

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import oracle
 import xgboost
+from anchormoe.run.runner import keep_freed_memory, load_dataset, make_split, one_thread
 from numba import njit
 from rich.console import Console
 from sklearn.tree import DecisionTreeRegressor
@@ -30,7 +31,6 @@ from anchormoe.model.anchors.boosted import anchor_means
 from anchormoe.model.network import initial_model
 from anchormoe.model.paper import fold_batch, scaling_of
 from anchormoe.model.training import Batch, Phase, refit, select_epoch
-from anchormoe.run.runner import keep_freed_memory, load_dataset, make_split, one_thread
 
 HERE = Path(__file__).parent
 DATASETS = ("yacht", "boston", "energy", "concrete", "wine", "power", "kin8nm", "protein", "naval")

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+from anchormoe.run.runner import keep_freed_memory, load_dataset, make_split, one_thread
 
 from anchormoe.commands.run import parse
 from anchormoe.config.schema import Config
@@ -19,7 +20,6 @@ from anchormoe.data.dataset import Dataset
 from anchormoe.data.splits import Split, inner_split
 from anchormoe.distributions.scores import scores
 from anchormoe.methods import fit_predict
-from anchormoe.run.runner import keep_freed_memory, load_dataset, make_split, one_thread
 
 
 def development_splits(config: Config, dataset: Dataset, repeats: int) -> Iterator[Split]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from anchormoe.commands.run import parse
 from anchormoe.config.schema import STOCK_EXPERIMENTS
-from anchormoe.run.identity import row_identity
+from anchormoe.running.identity import row_identity
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 NAMES = ("dataset", "method", "ablation", "protocol", "anchor", "seed", "model")

@@ -9,11 +9,11 @@ by more than a published standard error, only means over many splits can be comp
 import sys
 
 import torch
+from anchormoe.run.runner import one_thread, run_split
 
 from anchormoe.commands.run import parse
 from anchormoe.model import paper as recipe
 from anchormoe.model.network import AnchorMoE
-from anchormoe.run.runner import one_thread, run_split
 
 RELATIVE_CHANGE = 1e-7
 NUM_CHANGES = 4

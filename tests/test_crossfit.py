@@ -27,8 +27,8 @@ from anchormoe.model.settings import (
     ModelSettings,
     TrainingSettings,
 )
-from anchormoe.run.evaluate import evaluate
-from anchormoe.run.tasks import make_task, require_runnable
+from anchormoe.running.evaluate import evaluate
+from anchormoe.running.tasks import make_task, require_runnable
 
 TREES = AnchorSettings("trees", AnchorKind.trees, stages=40, params={"learning_rate": 0.1, "max_depth": 2})
 RIDGE = AnchorSettings("ridge", AnchorKind.sklearn, target="sklearn.linear_model.Ridge")

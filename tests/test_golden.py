@@ -12,11 +12,11 @@ from anchormoe.config.compose import jobs
 from anchormoe.config.schema import Config
 from anchormoe.data.dataset import Dataset
 from anchormoe.report import published
-from anchormoe.run import evaluate as evaluation
-from anchormoe.run.evaluate import evaluate, load_dataset
-from anchormoe.run.store import Row
-from anchormoe.run.tasks import make_task
-from anchormoe.run.threads import one_thread
+from anchormoe.running import evaluate as evaluation
+from anchormoe.running.evaluate import evaluate, load_dataset
+from anchormoe.running.store import Row
+from anchormoe.running.tasks import make_task
+from anchormoe.running.threads import one_thread
 
 METRICS = ("rmse_y", "rmse_y_uncalibrated", "nll_z", "nll_y", "crps_y", "coverage_90", "epoch", "calibration_a")
 

@@ -8,8 +8,8 @@ import pytest
 
 from anchormoe.commands.run import parse
 from anchormoe.config.schema import STOCK_EXPERIMENTS
-from anchormoe.run import store
-from anchormoe.run.identity import row_identity
+from anchormoe.running import store
+from anchormoe.running.identity import row_identity
 
 RESULTS = Path(__file__).parent.parent / "results"
 

@@ -14,8 +14,8 @@ from anchormoe.data.catalogue import catalogue, info
 from anchormoe.data.containers import ContainerError, content_sha256, read_table
 from anchormoe.data.dataset import load, num_rows, pinned
 from anchormoe.errors import UserError
-from anchormoe.run import store
-from anchormoe.run.provenance import config_hash
+from anchormoe.running import store
+from anchormoe.running.identity import config_hash
 
 QUICK = ["dataset=houses", "anchor=ridge", "train.epochs=2", "splits=1-2", "workers=1"]
 DESCRIPTION = "name: houses\npath: houses.csv\ntarget: price\n"

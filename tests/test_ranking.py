@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anchormoe import cli
-from anchormoe.run import store
+from anchormoe.running import store
 
 CLASS = """
 import numpy as np
@@ -79,7 +79,7 @@ def test_a_class_that_was_changed_is_run_anew(folder: Path, capsys: pytest.Captu
         (["mdn"], "received mdn"),
         (["dataset=yacht"], "received dataset=yacht"),
         (["at_hand.Missing"], "module 'at_hand' has no attribute 'Missing'"),
-        (["at_hand.Constant", "+method.params.depth=3"], "at_hand.Constant has no depth"),
+        (["at_hand.Constant", "method.params.depth=3"], "at_hand.Constant has no depth"),
     ],
 )
 def test_a_mistake_is_one_line(

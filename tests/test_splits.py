@@ -13,8 +13,8 @@ from anchormoe.config.compose import jobs
 from anchormoe.config.schema import Config
 from anchormoe.data.catalogue import info
 from anchormoe.data.splits import OuterSplit, inner_split, subsample
-from anchormoe.run.evaluate import load_dataset
-from anchormoe.run.tasks import make_task
+from anchormoe.running.evaluate import load_dataset
+from anchormoe.running.tasks import make_task
 
 # name: rows, (train, test), (TV, CAL), (TR, VA), (TR, VA) of no_cal
 SIZES = {

@@ -53,9 +53,9 @@ def live_check(count: int, console: Console) -> bool:
     if count == 0:
         return True
     from anchormoe.config.compose import jobs
-    from anchormoe.run.evaluate import evaluate
-    from anchormoe.run.tasks import make_task
-    from anchormoe.run.threads import one_thread
+    from anchormoe.running.evaluate import evaluate
+    from anchormoe.running.tasks import make_task
+    from anchormoe.running.threads import one_thread
 
     all_agree = True
     for dataset, split in LIVE_SPLITS[:count]:

@@ -10,7 +10,7 @@ import pandas as pd
 from anchormoe.config.schema import RANKING_EXPERIMENT, STOCK_EXPERIMENTS, TABLE_EXPERIMENTS
 from anchormoe.errors import UserError
 from anchormoe.paths import shipped
-from anchormoe.run.store import IDENTITY, load_results
+from anchormoe.running.store import IDENTITY, load_results
 
 
 def table_rows(results_dir: str | None = None) -> pd.DataFrame:

@@ -15,14 +15,14 @@ from anchormoe.commands.help import help_text
 from anchormoe.config.compose import composed, jobs
 from anchormoe.config.schema import STOCK_EXPERIMENTS, JobConfig
 from anchormoe.errors import UserError
-from anchormoe.run import store
-from anchormoe.run.store import Row
+from anchormoe.running import store
+from anchormoe.running.store import Row
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from anchormoe.run.driver import StoredTask
-    from anchormoe.run.tasks import Task
+    from anchormoe.running.driver import StoredTask
+    from anchormoe.running.tasks import Task
 
 _FLAGS = ("-m", "--multirun")  # Hydra's for a sweep; here a comma is enough
 
@@ -90,9 +90,9 @@ def run_jobs(wanted: Sequence[JobConfig], console: Console) -> pd.DataFrame:
     import pandas as pd
 
     from anchormoe.data.dataset import pinned
-    from anchormoe.run.driver import Driver, StoredTask
-    from anchormoe.run.engines import local_engine
-    from anchormoe.run.tasks import make_task, require_runnable
+    from anchormoe.running.driver import Driver, StoredTask
+    from anchormoe.running.engines import local_engine
+    from anchormoe.running.tasks import make_task, require_runnable
 
     tasks: list[StoredTask] = []
     for job in wanted:

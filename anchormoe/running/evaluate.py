@@ -13,10 +13,10 @@ from anchormoe.data.dataset import Dataset, load
 from anchormoe.data.splits import subsample
 from anchormoe.distributions.scores import pit_counts, scores
 from anchormoe.errors import UserError
-from anchormoe.run.provenance import environment, peak_memory_mb
-from anchormoe.run.store import Row
-from anchormoe.run.tasks import Task
-from anchormoe.run.threads import num_threads
+from anchormoe.running.provenance import environment, peak_memory_mb
+from anchormoe.running.store import Row
+from anchormoe.running.tasks import Task
+from anchormoe.running.threads import num_threads
 
 # Columns that every row has, whatever its method tells.
 _DIAGNOSTICS = ("anchor_stage", "epoch", "longest_wait", "calibration_a", "calibration_b")

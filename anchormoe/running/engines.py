@@ -36,7 +36,7 @@ class InProcess(Executor):
 
     def __init__(self) -> None:
         from anchormoe.model.sharing import shared_fits
-        from anchormoe.run.threads import one_thread
+        from anchormoe.running.threads import one_thread
 
         self._lifetime = ExitStack()
         folder = self._lifetime.enter_context(tempfile.TemporaryDirectory(prefix="anchormoe-"))
@@ -171,8 +171,8 @@ _worker_lifetime = ExitStack()  # a context that nothing refers to would be left
 
 def _start_worker(parent: int, folder: str) -> None:
     from anchormoe.model.sharing import shared_fits
-    from anchormoe.run.provenance import environment
-    from anchormoe.run.threads import keep_freed_memory, one_thread
+    from anchormoe.running.provenance import environment
+    from anchormoe.running.threads import keep_freed_memory, one_thread
 
     threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
     environment()

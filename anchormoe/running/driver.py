@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anchormoe.errors import UserError
-from anchormoe.run.evaluate import evaluate, failed_row
-from anchormoe.run.store import Row, RowFile, good, identity
-from anchormoe.run.tasks import Task
+from anchormoe.running.evaluate import evaluate, failed_row
+from anchormoe.running.store import Row, RowFile, good, identity
+from anchormoe.running.tasks import Task
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,8 @@ class RowFile:
         """Return the last row of each identity, in order of first appearance; none if there is no file."""
         try:
             with self.path.open("rb") as file:
-                self._read_on(file.fileno())
+                tail = self._read_on(file.fileno())
+            self._take(tail, "the last line is torn")
         except FileNotFoundError:
             self._rows.clear()
             self._position = self._line_number = 0
@@ -66,12 +67,15 @@ class RowFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(self.path) as descriptor:
             tail = self._read_on(descriptor)
+            whole_tail = _parsed(tail)  # a row but for its newline: somebody's editor left it so
+            if whole_tail is not None:
+                self._rows[identity(whole_tail)] = whole_tail
             stored = self._rows.get(identity(row))
             if stored is not None and good(stored):
                 return False
             os.ftruncate(descriptor, self._position)  # a torn last line would swallow this one
             os.lseek(descriptor, self._position, os.SEEK_SET)
-            if _parsed(tail) is not None:  # whole, but for its newline: somebody's editor left it so
+            if whole_tail is not None:
                 line = tail + b"\n" + line
             with os.fdopen(os.dup(descriptor), "wb") as file:
                 file.write(line)
@@ -91,8 +95,6 @@ class RowFile:
             self._line_number += 1
             self._position += len(line) + 1
             self._take(line, f"line {self._line_number} is not a row")
-        if tail:
-            self._take(tail, "the last line is torn")
         return tail
 
     def _take(self, line: bytes, complaint: str) -> None:
@@ -100,7 +102,7 @@ class RowFile:
         if row is not None:
             self._rows[identity(row)] = row
         elif line.strip():
-            warnings.warn(f"{self.path}: {complaint} and was dropped", stacklevel=4)
+            warnings.warn(f"{self.path}: {complaint} and was dropped", stacklevel=3)
 
 
 def read(path: Path) -> list[Row]:
