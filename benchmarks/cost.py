@@ -13,11 +13,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from anchormoe.run.runner import keep_freed_memory, load_dataset, make_split, one_thread
 from rich.console import Console
 
-from anchormoe import methods
 from anchormoe.commands.run import parse
+from anchormoe.running.evaluate import evaluate
+from anchormoe.running.tasks import make_task
+from anchormoe.running.threads import keep_freed_memory, one_thread
 
 HERE = Path(__file__).parent
 SPLITS = {
@@ -32,14 +33,15 @@ SPLITS = {
     "naval": 1,
 }
 LEGEND = """
-Time to fit a split of `protocol=clean`, mean over the first so many; a line is measured on one core in one run.
+Time to fit a split of `protocol=clean`, mean over the first few; a line is measured on one core in one run.
 
-- *cross-fitted*: `model=crossfit`. *NGBoost*: `method=ngboost`, stages chosen on 20% of the rows, then a refit on all.
+- *cross-fitted*: `method=anchormoe_crossfit`.
+- *NGBoost*: `method=ngboost`, stages chosen on 20% of the rows, then a refit on all.
 - *own trees*: with scikit-learn's trees, as the ngboost library comes. Otherwise the same trees on columns sorted once.
 """
 RUNS = {
-    "cross-fitted": ["model=crossfit"],
-    "NGBoost, own trees": ["method=ngboost", "anchor=none", "+method.params.own_trees=true"],
+    "cross-fitted": ["method=anchormoe_crossfit"],
+    "NGBoost, own trees": ["method=ngboost", "anchor=none", "method.params.own_trees=true"],
     "NGBoost": ["method=ngboost", "anchor=none"],
 }
 
@@ -59,9 +61,7 @@ def main(names: list[str]) -> None:
 
 def fit_seconds(name: str, run: str, split: int) -> float:
     (job,) = parse([f"dataset={name}", "protocol=clean", *RUNS[run]])
-    config = job.config()
-    dataset = load_dataset(config)
-    return methods.fit_predict(config, dataset, make_split(config, len(dataset.y), split), inner_seed=1).fit_seconds
+    return evaluate(make_task(job.config(), split))["fit_seconds"]
 
 
 def write(name: str, seconds: dict[str, float]) -> None:

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from anchormoe.run.runner import keep_freed_memory, one_thread
 
-from anchormoe.config.schema import InitialWeights, ModelSettings, TrainingSettings
 from anchormoe.model.anchors import trees
-from anchormoe.model.paper import initial_model
+from anchormoe.model.network import initial_model
+from anchormoe.model.settings import InitialWeights, ModelSettings, TrainingSettings
 from anchormoe.model.training import Batch, Phase
 from anchormoe.running.provenance import peak_memory_mb
+from anchormoe.running.threads import keep_freed_memory, one_thread
 
 HERE = Path(__file__).parent
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)

@@ -2,8 +2,8 @@
 
     python scripts/rename_hashes.py [--write]
 
-Rows are matched by everything else that names them: dataset, method, ablation, protocol, anchor, seed and preset. Nothing
-but the hash is touched. Needed once after a change to what a hash covers, such as a setting that moved.
+Rows are matched by everything else that names them: dataset, method, ablation, protocol, anchor, seed and preset.
+Nothing but the hash is touched. Needed once after a change to what a hash covers, such as a setting that moved.
 """
 
 from __future__ import annotations
