@@ -11,11 +11,12 @@ from rich.console import Console
 
 from anchormoe.commands.live import SPLITS, live_check
 from anchormoe.config.schema import RANKING_EXPERIMENT, STOCK_EXPERIMENTS, TABLE_EXPERIMENTS
+from anchormoe.distributions.scores import ranked
 from anchormoe.errors import UserError
 from anchormoe.paths import shipped
 from anchormoe.report import check, comparison, figures, ingredients, render, tables
 from anchormoe.report.grid import Table
-from anchormoe.run.store import IDENTITY, load_results
+from anchormoe.run.store import load_results
 
 FORMS = (*tables.FORMS, "comparison", "ingredients")
 
@@ -37,7 +38,7 @@ def main_tables(arguments: list[str]) -> int:
         arguments,
         TABLES_HELP,
         {
-            "format": ("rich", *render.FORMATS),
+            "format": render.FORMATS,
             "form": ("all", *FORMS),
             "output": None,
             "figures": ("off", "on"),
@@ -50,12 +51,14 @@ def main_tables(arguments: list[str]) -> int:
         raise UserError("figures=on must come with output=FOLDER, received no output=")
     if options["figures"] == "on":
         figures.require_libraries()
-    rows = table_rows(_results_dir(options))
+    stored = stored_rows(_results_dir(options), STOCK_EXPERIMENTS)
     forms = FORMS if options["form"] == "all" else (options["form"],)
     console = Console()
     for form in forms:
-        built = _build(form, rows, _results_dir(options))
-        if not options["output"]:
+        built = _build(form, stored, _results_dir(options))
+        if not built:
+            console.print(f"{form}: no finished row of it is stored", highlight=False)
+        elif not options["output"]:
             _print(built, options["format"], console)
         else:
             folder = Path(options["output"])
@@ -66,7 +69,7 @@ def main_tables(arguments: list[str]) -> int:
                 console.print(f"wrote {path}", highlight=False)
     if options["figures"] == "on":
         compared = comparison_rows(_results_dir(options))
-        drawn = {f"ranks_{metric}": figures.critical_difference(compared, metric) for metric in comparison.RANKED}
+        drawn = {f"ranks_{metric.name}": figures.critical_difference(compared, metric.name) for metric in ranked()}
         drawn["pit"] = figures.pit_histograms(compared, "anchormoe_crossfit")
         for name, figure in drawn.items():
             path = Path(options["output"]) / f"{name}.png"
@@ -75,12 +78,13 @@ def main_tables(arguments: list[str]) -> int:
     return 0
 
 
-def _build(form: str, rows: pd.DataFrame, results_dir: Path) -> list[Table]:
-    if form == "comparison":
-        return comparison.build(comparison_rows(results_dir))
+def _build(form: str, stored: pd.DataFrame, results_dir: Path) -> list[Table]:
     if form == "ingredients":
-        return ingredients.build(load_results(results_dir, STOCK_EXPERIMENTS))
-    return tables.build(rows, form)
+        return ingredients.build(stored)
+    if form == "comparison" and (results_dir / RANKING_EXPERIMENT).is_dir():
+        return comparison.build(comparison_rows(results_dir))
+    rows = stored[stored["experiment"].isin(TABLE_EXPERIMENTS)]
+    return comparison.build(rows) if form == "comparison" else tables.build(rows, form)
 
 
 def main_check(arguments: list[str]) -> int:
@@ -104,28 +108,28 @@ def main_check(arguments: list[str]) -> int:
         text = io.StringIO()
         Console(file=text, width=110).print(check.to_rich(report))
         _write(Path(options["output"]), text.getvalue())
-    live_ok = live_check(int(live), console)
+    live_ok = int(live) == 0 or live_check(int(live), console)
     return 0 if report.exit_code == 0 and live_ok else 1
 
 
 def table_rows(results_dir: Path) -> pd.DataFrame:
-    """The good rows behind the tables; where two experiments hold the same measurement, the first one's."""
-    if not results_dir.is_dir():
-        raise UserError(f"results_dir must be a folder of stored rows, received {results_dir}; run a sweep first")
-    return _good_rows(results_dir, TABLE_EXPERIMENTS)
+    """Load the rows behind the tables."""
+    return stored_rows(results_dir, TABLE_EXPERIMENTS)
 
 
 def comparison_rows(results_dir: Path) -> pd.DataFrame:
-    """The same with regressors of the user's, which stand beside the shipped rows if the folder has no comparison."""
-    own = _good_rows(results_dir, (*TABLE_EXPERIMENTS, RANKING_EXPERIMENT))
+    """Load the same with the user's regressors; the shipped rows join them if the folder has no comparison."""
+    own = stored_rows(results_dir, (*TABLE_EXPERIMENTS, RANKING_EXPERIMENT))
     if (results_dir / "comparison").is_dir() or not (results_dir / RANKING_EXPERIMENT).is_dir():
         return own
     return pd.concat([table_rows(shipped("results")), own.dropna(axis=1, how="all")], ignore_index=True)
 
 
-def _good_rows(results_dir: Path, experiments: Sequence[str]) -> pd.DataFrame:
-    rows = load_results(results_dir, experiments)
-    return rows[rows.status == "ok"].drop_duplicates(list(IDENTITY), ignore_index=True)
+def stored_rows(results_dir: Path, experiments: Sequence[str]) -> pd.DataFrame:
+    """Load the rows of some experiments."""
+    if not results_dir.is_dir():
+        raise UserError(f"results_dir must be a folder of stored rows, received {results_dir}; run a sweep first")
+    return load_results(results_dir, experiments)
 
 
 def _results_dir(options: dict[str, str]) -> Path:
