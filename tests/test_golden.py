@@ -12,9 +12,9 @@ from anchormoe.config.compose import jobs
 from anchormoe.config.schema import Config
 from anchormoe.data.dataset import Dataset
 from anchormoe.report import published
+from anchormoe.rows import Row
 from anchormoe.running import evaluate as evaluation
 from anchormoe.running.evaluate import evaluate, load_dataset
-from anchormoe.running.store import Row
 from anchormoe.running.tasks import make_task
 from anchormoe.running.threads import one_thread
 

@@ -8,6 +8,7 @@ import pytest
 
 from anchormoe.commands.run import parse
 from anchormoe.config.schema import STOCK_EXPERIMENTS
+from anchormoe.rows import identity
 from anchormoe.running import store
 from anchormoe.running.identity import row_identity
 
@@ -48,15 +49,13 @@ def test_hash_of_a_configuration_is_the_pinned_one(line: str) -> None:
 
 @pytest.mark.parametrize("experiment", STOCK_EXPERIMENTS)
 def test_every_stored_row_is_a_row_of_its_experiment(experiment: str) -> None:
-    stored = {
-        store.identity(row): row["seed"] for path in (RESULTS / experiment).glob("*.jsonl") for row in store.read(path)
-    }
+    stored = {identity(row): row["seed"] for path in (RESULTS / experiment).glob("*.jsonl") for row in store.read(path)}
     assert stored
     expected = set()
     for seed in set(stored.values()):
         for job in parse([f"experiment={experiment}", f"seed={seed}"]):
             identity = row_identity(job.config(), 0)
-            expected |= {store.identity({**identity, "split": split}) for split in job.split_numbers()}
+            expected |= {identity({**identity, "split": split}) for split in job.split_numbers()}
     assert set(stored) <= expected
     if experiment != "split_by_split":  # of wine and concrete it has the full model alone
         of_first_seed = {identity for identity, seed in stored.items() if seed == 1}

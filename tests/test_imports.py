@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "anchormoe"
 # commands -> running, report -> methods, config -> model -> distributions, data
 LEVELS = {
     "errors": 0,
+    "rows": 0,
     "paths": 0,
     "data": 1,
     "distributions": 1,

@@ -14,6 +14,7 @@ from anchormoe.data.catalogue import catalogue, info
 from anchormoe.data.containers import ContainerError, content_sha256, read_table
 from anchormoe.data.dataset import load, num_rows, pinned
 from anchormoe.errors import UserError
+from anchormoe.rows import Row
 from anchormoe.running import store
 from anchormoe.running.identity import config_hash
 
@@ -46,7 +47,7 @@ def describe(folder: Path, content: str, name: str = "houses") -> None:
     (folder / "conf" / "dataset" / f"{name}.yaml").write_text(content)
 
 
-def rows(folder: Path) -> list[store.Row]:
+def rows(folder: Path) -> list[Row]:
     return store.read(folder / "results" / "runs" / "houses.jsonl")
 
 

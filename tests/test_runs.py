@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from anchormoe import cli
+from anchormoe.rows import Row
 from anchormoe.running import store
 from anchormoe.running.tasks import make_task
 
@@ -23,13 +24,13 @@ def run(results: Path, *arguments: str) -> int:
     return cli.main([*QUICK, f"results_dir={results}", *arguments])
 
 
-def rows_by_split(results: Path, dataset: str = "yacht") -> dict[int, store.Row]:
+def rows_by_split(results: Path, dataset: str = "yacht") -> dict[int, Row]:
     rows = store.read(results / "runs" / f"{dataset}.jsonl")
     assert len({row["split"] for row in rows}) == len(rows)
     return {row["split"]: row for row in rows}
 
 
-def numbers(rows: dict[int, store.Row]) -> dict[int, list[float]]:
+def numbers(rows: dict[int, Row]) -> dict[int, list[float]]:
     return {split: [row[name] for name in METRICS] for split, row in rows.items()}
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from anchormoe.rows import Row
 from anchormoe.running import store
 from anchormoe.running.store import RowFile
 
 
-def make_row(split: int, *, status: str = "ok", config_hash: str = "abc", **values: object) -> store.Row:
+def make_row(split: int, *, status: str = "ok", config_hash: str = "abc", **values: object) -> Row:
     return {
         "dataset": "boston",
         "method": "anchormoe",

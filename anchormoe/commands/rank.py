@@ -10,6 +10,7 @@ from rich.table import Table
 from anchormoe.commands.rows import comparison_rows
 from anchormoe.commands.run import parse, report_failures, run_jobs
 from anchormoe.config.schema import RANKING_EXPERIMENT
+from anchormoe.distributions.scores import METRICS, ranked
 from anchormoe.errors import UserError
 from anchormoe.report import comparison, published
 
@@ -17,8 +18,6 @@ HELP = """anchormoe-bench rank package.module.Class [method.params.NAME=VALUE ..
 
 Runs a regressor of yours on the nine datasets, 20 splits each, and ranks it among all methods that were run. Stop it
 and the same command goes on. The file it is in may lie in this folder. What the class must have: docs/your-method.md"""
-
-SHORT = {"nll_y": "NLL", "crps_y": "CRPS", "rmse_y": "RMSE"}
 
 
 def main(arguments: list[str]) -> int:
@@ -35,7 +34,7 @@ def main(arguments: list[str]) -> int:
     jobs = parse([f"experiment={RANKING_EXPERIMENT}", f"method={path}", *settings])
     exit_code = report_failures(run_jobs(jobs, console), console)
     rows = comparison_rows(jobs[0].results_dir)
-    ranks = {metric: comparison.means(rows, metric).rank(axis=1) for metric in comparison.RANKED}
+    ranks = {metric.name: comparison.means(rows, metric.name).rank(axis=1) for metric in ranked()}
     if path not in ranks["nll_y"]:
         needed = published.NUM_SPLITS * len(published.DATASETS)
         console.print(
@@ -57,7 +56,7 @@ def average_ranks(ranks: dict[str, pd.DataFrame], path: str) -> Table:
     )
     table.add_column("method")
     for metric in ranks:
-        table.add_column(SHORT[metric], justify="right")
+        table.add_column(METRICS[metric].label, justify="right")
     for method, values in average.loc[average.mean(axis=1).sort_values(kind="stable").index].iterrows():
         style = "bold" if method == path else ""
         table.add_row(comparison.heading(str(method)), *(f"{value:.1f}" for value in values), style=style)
@@ -69,7 +68,7 @@ def by_dataset(rows: pd.DataFrame, ranks: dict[str, pd.DataFrame], path: str) ->
     table.add_column("dataset")
     means = {metric: comparison.means(rows, metric)[path] for metric in ranks}
     for metric in ranks:
-        table.add_column(SHORT[metric], justify="right")
+        table.add_column(METRICS[metric].label, justify="right")
         table.add_column("rank", justify="right")
     for dataset in published.DATASETS:
         cells = [(f"{means[metric][dataset]:.4g}", f"{ranks[metric][path][dataset]:.0f}") for metric in ranks]

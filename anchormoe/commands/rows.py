@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,12 +11,12 @@ import pandas as pd
 from anchormoe.config.schema import RANKING_EXPERIMENT, STOCK_EXPERIMENTS, TABLE_EXPERIMENTS
 from anchormoe.errors import UserError
 from anchormoe.paths import shipped
-from anchormoe.running.store import IDENTITY, load_results
+from anchormoe.running.store import load_results
 
 
 def table_rows(results_dir: str | None = None) -> pd.DataFrame:
-    """Return the good rows behind the paper's tables."""
-    return _good_rows(_folders(results_dir), TABLE_EXPERIMENTS)
+    """Return the rows behind the paper's tables."""
+    return _of(_stored(tuple(_folders(results_dir))), TABLE_EXPERIMENTS)
 
 
 def comparison_rows(results_dir: str | None = None) -> pd.DataFrame:
@@ -23,12 +24,12 @@ def comparison_rows(results_dir: str | None = None) -> pd.DataFrame:
     folders = _folders(results_dir)
     if results_dir is not None and (Path(results_dir) / RANKING_EXPERIMENT).is_dir():
         folders = _unique([*folders, shipped("results")])
-    return _good_rows(folders, (*TABLE_EXPERIMENTS, RANKING_EXPERIMENT))
+    return _of(_stored(tuple(folders)), (*TABLE_EXPERIMENTS, RANKING_EXPERIMENT))
 
 
 def ingredient_rows(results_dir: str | None = None) -> pd.DataFrame:
     """Return the rows of every step from the published recipe to the cross-fitted one."""
-    return _good_rows(_folders(results_dir), STOCK_EXPERIMENTS, distinct=["experiment", *IDENTITY])
+    return _of(_stored(tuple(_folders(results_dir))), STOCK_EXPERIMENTS)
 
 
 def _folders(results_dir: str | None) -> list[Path]:
@@ -44,9 +45,13 @@ def _unique(folders: Sequence[Path]) -> list[Path]:
     return list({folder.resolve(): folder for folder in folders}.values())
 
 
-def _good_rows(folders: Sequence[Path], experiments: Sequence[str], distinct: Sequence[str] = IDENTITY) -> pd.DataFrame:
-    """Where two folders or experiments hold the same measurement, the first one's counts."""
-    frames = [load_results(folder, experiments) for folder in folders]
+@functools.lru_cache(maxsize=2)
+def _stored(folders: tuple[Path, ...]) -> pd.DataFrame:
+    """Read the folders once for all tables of a command; rows of the first folder come first."""
+    frames = [load_results(folder, (*STOCK_EXPERIMENTS, RANKING_EXPERIMENT)) for folder in folders]
     frames = [frame for frame in frames if len(frame)] or frames[:1]
-    rows = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
-    return rows[rows.status == "ok"].drop_duplicates(list(distinct), ignore_index=True)
+    return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+
+
+def _of(rows: pd.DataFrame, experiments: Sequence[str]) -> pd.DataFrame:
+    return rows[rows["experiment"].isin(experiments)].reset_index(drop=True)

@@ -15,8 +15,8 @@ from anchormoe.commands.help import help_text
 from anchormoe.config.compose import composed, jobs
 from anchormoe.config.schema import STOCK_EXPERIMENTS, JobConfig
 from anchormoe.errors import UserError
+from anchormoe.rows import Row, good
 from anchormoe.running import store
-from anchormoe.running.store import Row
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,7 +150,7 @@ class _Watch:
         self.done += 1
         so_far = self.running[row["config_hash"]]
         so_far.append(row)
-        good = [item for item in so_far if store.good(item)]
+        good = [item for item in so_far if good(item)]
         text = f"{row['dataset']} {row['ablation']} split {row['split']}"
         if good:
             rmse, nll = (sum(item[name] for item in good) / len(good) for name in ("rmse_y", "nll_z"))

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from anchormoe.commands import rows
 from anchormoe.commands.options import parse_options, write_text
+from anchormoe.distributions.scores import ranked
 from anchormoe.errors import UserError
 from anchormoe.report import comparison, ingredients, render, tables
 from anchormoe.report.grid import Table
@@ -29,7 +30,7 @@ def main(arguments: list[str]) -> int:
         arguments,
         HELP,
         {
-            "format": ("rich", *(name for name in render.FORMATS if name != "rich")),
+            "format": render.FORMATS,
             "form": ("all", *FORMS),
             "output": None,
             "figures": ("off", "on"),
@@ -44,7 +45,9 @@ def main(arguments: list[str]) -> int:
     results_dir, console = options["results_dir"] or None, Console()
     for form in forms:
         built = _build(form, results_dir)
-        if not options["output"]:
+        if not built:
+            console.print(f"{form}: no finished row of it is stored", highlight=False)
+        elif not options["output"]:
             _print(built, options["format"], console)
         else:
             _write_tables(built, form, options["format"], Path(options["output"]), console)
@@ -83,7 +86,7 @@ def _write_figures(results_dir: str | None, folder: Path, console: Console) -> N
 
     figures.require_libraries()
     compared = rows.comparison_rows(results_dir)
-    drawn = {f"ranks_{metric}": figures.critical_difference(compared, metric) for metric in comparison.RANKED}
+    drawn = {f"ranks_{metric.name}": figures.critical_difference(compared, metric.name) for metric in ranked()}
     drawn["pit"] = figures.pit_histograms(compared, "anchormoe_crossfit")
     for name, figure in drawn.items():
         path = folder / f"{name}.png"

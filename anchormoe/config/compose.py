@@ -116,7 +116,8 @@ def _sweep_of(experiment: str) -> dict[str, str]:
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         raise UserError(_unknown_choice("experiment", experiment, choices("experiment")))
-    return {key: str(value) for key, value in OmegaConf.load(path).get("sweep", {}).items()}
+    content: Any = OmegaConf.to_container(OmegaConf.load(path))
+    return {key: str(value) for key, value in content.get("sweep", {}).items()}
 
 
 def _parsed(arguments: Sequence[str]) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -63,16 +64,16 @@ class Distribution(ABC):
     @property
     def density_mean(self) -> np.ndarray:
         """The mean of each row's density (N,), also where another one is reported."""
-        return np.float64(self._mean()) * self.scale + self.center
+        return np.asarray(self._mean(), dtype=np.float64) * self.scale + self.center
 
     @property
     def std(self) -> np.ndarray:
         """The standard deviation of each row (N,)."""
-        return np.float64(self._std()) * self.scale
+        return np.asarray(self._std(), dtype=np.float64) * self.scale
 
     def log_prob(self, y: np.ndarray | float) -> np.ndarray:
         """The log-density at y (N,)."""
-        return np.float64(self.standard_log_prob(y)) - math.log(self.scale)
+        return np.asarray(self.standard_log_prob(y), dtype=np.float64) - math.log(self.scale)
 
     def standard_log_prob(self, y: np.ndarray | float) -> np.ndarray:
         """The log-density of the standardised target, in the precision the model computes in."""
@@ -86,7 +87,7 @@ class Distribution(ABC):
         """The probability of a value between low and high (N,); either may be infinite."""
         return self._prob(self._standardised(low), self._standardised(high))
 
-    def quantile(self, level: np.ndarray | float) -> np.ndarray:
+    def quantile(self, level: np.ndarray | Sequence[float] | float) -> np.ndarray:
         """The value below which a share `level` lies: (N,) for one level, (N, Q) for Q levels."""
         levels = np.asarray(level, dtype=np.float64)
         if levels.size == 0 or not bool(((levels > 0) & (levels < 1)).all()):

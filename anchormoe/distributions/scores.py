@@ -27,12 +27,18 @@ class Metric:
 
     name: str
     title: str  # of a table
-    label: str  # of a line or a column
-    unit: str
+    label: str  # short, without the unit: of a line or a column
+    unit: str  # empty for a share
     lower_is_better: bool | None
     function: Callable[[Distribution, np.ndarray], float] | None
     published_name: str | None = None  # in benchmarks/published.json
     compared: bool = True  # has tables in the comparison of methods
+    decimals: int = 3  # shown at least
+
+    @property
+    def label_with_unit(self) -> str:
+        """Return the label for places that do not name the unit otherwise, such as `NLL (y)`."""
+        return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
 def nll_z(distribution: Distribution, y: np.ndarray) -> float:
@@ -66,38 +72,43 @@ def coverage_90(distribution: Distribution, y: np.ndarray) -> float:
     return interval_coverage(distribution, y, coverage=0.9)
 
 
-_ALL = (
-    Metric("rmse_y", "RMSE in original units", "RMSE (y)", "y", True, rmse_y, published_name="rmse"),
-    Metric(
-        "rmse_y_uncalibrated",
-        "RMSE in original units, before calibration",
-        "RMSE before calibration (y)",
-        "y",
-        True,
-        rmse_y_uncalibrated,
-        compared=False,
-    ),
-    Metric(
-        "nll_z",
-        "NLL of the standardised target",
-        "NLL (z)",
-        "z",
-        True,
-        nll_z,
-        published_name="nll_z",
-        compared=False,
-    ),
-    Metric("nll_y", "NLL in original units", "NLL (y)", "y", True, nll_y),
-    Metric("crps_y", "CRPS in original units", "CRPS (y)", "y", True, crps_y),
-    Metric("coverage_90", "Coverage of the central 90% interval", "90% coverage", "share", None, coverage_90),
-    Metric("fit_seconds", "Seconds to fit a split, on one core", "fit (s)", "seconds", None, None),
-)
-METRICS = {metric.name: metric for metric in _ALL}
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("nll_y", "NLL in original units", "NLL", "y", True, nll_y),
+        Metric(
+            "nll_z", "NLL of the standardised target", "NLL", "z", True, nll_z, published_name="nll_z", compared=False
+        ),
+        Metric("crps_y", "CRPS in original units", "CRPS", "y", True, crps_y),
+        Metric("rmse_y", "RMSE in original units", "RMSE", "y", True, rmse_y, published_name="rmse"),
+        Metric(
+            "rmse_y_uncalibrated",
+            "RMSE in original units, before calibration",
+            "RMSE before calibration",
+            "y",
+            True,
+            rmse_y_uncalibrated,
+            compared=False,
+        ),
+        Metric("coverage_90", "Coverage of the central 90% interval", "90% coverage", "", None, coverage_90),
+        Metric("fit_seconds", "Seconds to fit a split, on one core", "fit", "s", None, None, decimals=1),
+    )
+}
+
+
+def compared() -> list[Metric]:
+    """Return the metrics that have tables in the comparison of methods."""
+    return [metric for metric in METRICS.values() if metric.compared]
+
+
+def ranked() -> list[Metric]:
+    """Return the metrics by which methods are ranked: those compared in which lower is better."""
+    return [metric for metric in compared() if metric.lower_is_better]
 
 
 def scores(distribution: Distribution, y: np.ndarray) -> dict[str, float]:
     """Compute every scored metric from the test targets."""
-    return {metric.name: metric.function(distribution, y) for metric in _ALL if metric.function is not None}
+    return {metric.name: metric.function(distribution, y) for metric in METRICS.values() if metric.function is not None}
 
 
 PIT_BINS = 20

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anchormoe.errors import UserError
+from anchormoe.rows import Row, good, identity
 from anchormoe.running.evaluate import evaluate, failed_row
-from anchormoe.running.store import Row, RowFile, good, identity
+from anchormoe.running.store import RowFile
 from anchormoe.running.tasks import Task
 
 

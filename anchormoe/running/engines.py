@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import signal
@@ -99,9 +100,9 @@ class LocalProcesses(Executor):
                     self._waiting.appendleft((future, function, arguments, named))
                     continue
                 self._busy.append(worker)
-                inner.add_done_callback(lambda done, future=future, worker=worker: self._finish(done, future, worker))
+                inner.add_done_callback(functools.partial(self._finish, future, worker))
 
-    def _finish(self, done: Future[Any], future: Future[Any], worker: ProcessPoolExecutor) -> None:
+    def _finish(self, future: Future[Any], worker: ProcessPoolExecutor, done: Future[Any]) -> None:
         error: BaseException | None = None if done.cancelled() else done.exception()
         with self._lock:
             self._busy.remove(worker)

@@ -13,8 +13,8 @@ from anchormoe.data.dataset import Dataset, load
 from anchormoe.data.splits import subsample
 from anchormoe.distributions.scores import pit_counts, scores
 from anchormoe.errors import UserError
+from anchormoe.rows import Row
 from anchormoe.running.provenance import environment, peak_memory_mb
-from anchormoe.running.store import Row
 from anchormoe.running.tasks import Task
 from anchormoe.running.threads import num_threads
 

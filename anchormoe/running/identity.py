@@ -10,7 +10,7 @@ from typing import Any
 
 from anchormoe.config.schema import Config, RunRules
 from anchormoe.data.catalogue import is_shipped
-from anchormoe.running.store import Row
+from anchormoe.rows import Row
 
 # Settings that only Anchor-MoE has: another method's rows do not depend on them.
 _NETWORK_SETTINGS = ("anchor", "model", "train", "crossfit", "calibration")

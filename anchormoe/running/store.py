@@ -16,24 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchormoe.errors import UserError
+from anchormoe.rows import IDENTITY, Row, good, identity
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Row = dict[str, Any]
-
-# What makes two rows the same measurement. The config hash tells apart runs whose settings differ in any other way.
-IDENTITY = ("dataset", "method", "ablation", "protocol", "anchor", "seed", "split", "config_hash")
-
-
-def identity(row: Row) -> tuple[Any, ...]:
-    """Return what makes a row the measurement it is."""
-    return tuple(row[name] for name in IDENTITY)
-
-
-def good(row: Row) -> bool:
-    """Tell whether a row holds a finished measurement."""
-    return row["status"] == "ok"
 
 
 def path_for(results_dir: Path, experiment: str, dataset: str) -> Path:

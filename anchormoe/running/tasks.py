@@ -14,8 +14,8 @@ from anchormoe.data.catalogue import DatasetInfo
 from anchormoe.data.dataset import load, num_rows
 from anchormoe.data.splits import OuterSplit
 from anchormoe.errors import UserError
+from anchormoe.rows import Row
 from anchormoe.running.identity import method_name, row_identity, variant_of
-from anchormoe.running.store import Row
 
 
 @dataclass(frozen=True)
