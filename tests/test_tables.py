@@ -82,15 +82,15 @@ def test_conversion_to_original_units_agrees_with_the_data() -> None:
     np = pytest.importorskip("numpy")
     from anchormoe.data.catalogue import info
     from anchormoe.data.dataset import load
-    from anchormoe.data.splits import inner_split, outer_split
+    from anchormoe.data.splits import OuterSplit, inner_split
 
     for dataset in ("boston", "yacht"):
         y = load(info(dataset)).y
         converted = []
         for number, nll in enumerate(published.notebook("full", dataset).nll_z, start=1):
-            train, test = outer_split(len(y), number, 1)
-            split = inner_split(number, train, test, 1, calibration_fraction=0.125, validation_fraction=0.2)
-            converted.append(nll + np.log(y[split.tv].std() + 1e-8))
+            train, _ = OuterSplit(number, seed=1).rows(len(y))
+            inner = inner_split(len(train), 1, calibration_fraction=0.125, validation_fraction=0.2)
+            converted.append(nll + np.log(y[train][inner.tv].std() + 1e-8))
         summary = cells.summarise(converted)
         assert summary is not None
         assert (summary.mean, summary.se) == pytest.approx(published.nll_in_original_units("full", dataset), abs=0.001)

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from anchormoe.commands.options import parse_options, write_text
-from anchormoe.commands.rows import table_rows
+from anchormoe.commands.rows import stored_rows, table_rows
 from anchormoe.errors import UserError
 from anchormoe.report import check, published
 
@@ -38,7 +38,8 @@ def main(arguments: list[str]) -> int:
     if not 0 <= int(live) <= len(LIVE_SPLITS):
         raise UserError(f"live must be from 0 to {len(LIVE_SPLITS)}, received {live}")
     console = Console()
-    report = check.check(table_rows(options["results_dir"] or None), require_all=options["missing"] == "off")
+    rows = table_rows(stored_rows(options["results_dir"] or None))
+    report = check.check(rows, require_all=options["missing"] == "off")
     console.print(check.to_rich(report, problems_only=options["show"] == "problems"))
     if options["output"]:
         text = io.StringIO()

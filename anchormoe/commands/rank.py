@@ -7,7 +7,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from anchormoe.commands.rows import comparison_rows
+from anchormoe.commands.rows import comparison_rows, stored_rows
 from anchormoe.commands.run import parse, report_failures, run_jobs
 from anchormoe.config.schema import RANKING_EXPERIMENT
 from anchormoe.distributions.scores import METRICS, ranked
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     console = Console()
     jobs = parse([f"experiment={RANKING_EXPERIMENT}", f"method={path}", *settings])
     exit_code = report_failures(run_jobs(jobs, console), console)
-    rows = comparison_rows(jobs[0].results_dir)
+    rows = comparison_rows(stored_rows(jobs[0].results_dir, beside_shipped=True))
     ranks = {metric.name: comparison.means(rows, metric.name).rank(axis=1) for metric in ranked()}
     if path not in ranks["nll_y"]:
         needed = published.NUM_SPLITS * len(published.DATASETS)

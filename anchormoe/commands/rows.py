@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,22 +13,32 @@ from anchormoe.paths import shipped
 from anchormoe.running.store import load_results
 
 
-def table_rows(results_dir: str | None = None) -> pd.DataFrame:
-    """Return the rows behind the paper's tables."""
-    return _of(_stored(tuple(_folders(results_dir))), TABLE_EXPERIMENTS)
+def stored_rows(results_dir: str | None = None, *, beside_shipped: bool = False) -> pd.DataFrame:
+    """Return all rows of a folder; without one, those of ./results and those that ship with the package.
 
-
-def comparison_rows(results_dir: str | None = None) -> pd.DataFrame:
-    """Return the same with the regressors that the user ranked, which always stand beside the shipped rows."""
+    With beside_shipped the shipped rows join a folder that was named, too. Rows of the first folder come first.
+    """
     folders = _folders(results_dir)
-    if results_dir is not None and (Path(results_dir) / RANKING_EXPERIMENT).is_dir():
+    if beside_shipped:
         folders = _unique([*folders, shipped("results")])
-    return _of(_stored(tuple(folders)), (*TABLE_EXPERIMENTS, RANKING_EXPERIMENT))
+    frames = [load_results(folder, (*STOCK_EXPERIMENTS, RANKING_EXPERIMENT)) for folder in folders]
+    frames = [frame.dropna(axis=1, how="all") for frame in frames if len(frame)] or frames[:1]
+    return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
 
 
-def ingredient_rows(results_dir: str | None = None) -> pd.DataFrame:
-    """Return the rows of every step from the published recipe to the cross-fitted one."""
-    return _of(_stored(tuple(_folders(results_dir))), STOCK_EXPERIMENTS)
+def table_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep the rows behind the paper's tables."""
+    return _of(rows, TABLE_EXPERIMENTS)
+
+
+def comparison_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep the same and the regressors that the user ranked."""
+    return _of(rows, (*TABLE_EXPERIMENTS, RANKING_EXPERIMENT))
+
+
+def ingredient_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep the rows of every step from the published recipe to the cross-fitted one."""
+    return _of(rows, STOCK_EXPERIMENTS)
 
 
 def _folders(results_dir: str | None) -> list[Path]:
@@ -43,14 +52,6 @@ def _folders(results_dir: str | None) -> list[Path]:
 
 def _unique(folders: Sequence[Path]) -> list[Path]:
     return list({folder.resolve(): folder for folder in folders}.values())
-
-
-@functools.lru_cache(maxsize=2)
-def _stored(folders: tuple[Path, ...]) -> pd.DataFrame:
-    """Read the folders once for all tables of a command; rows of the first folder come first."""
-    frames = [load_results(folder, (*STOCK_EXPERIMENTS, RANKING_EXPERIMENT)) for folder in folders]
-    frames = [frame for frame in frames if len(frame)] or frames[:1]
-    return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
 
 
 def _of(rows: pd.DataFrame, experiments: Sequence[str]) -> pd.DataFrame:

@@ -150,10 +150,10 @@ class _Watch:
         self.done += 1
         so_far = self.running[row["config_hash"]]
         so_far.append(row)
-        good = [item for item in so_far if good(item)]
+        finished = [item for item in so_far if good(item)]
         text = f"{row['dataset']} {row['ablation']} split {row['split']}"
-        if good:
-            rmse, nll = (sum(item[name] for item in good) / len(good) for name in ("rmse_y", "nll_z"))
+        if finished:
+            rmse, nll = (sum(item[name] for item in finished) / len(finished) for name in ("rmse_y", "nll_z"))
             text += f", RMSE {rmse:.3g} NLL(z) {nll:.3f}"
         self.progress.update(self.bar, advance=_work(item.task), description=text, done=self.done)
 

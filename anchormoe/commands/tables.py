@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 from rich.console import Console
 
-from anchormoe.commands import rows
 from anchormoe.commands.options import parse_options, write_text
+from anchormoe.commands.rows import comparison_rows, ingredient_rows, stored_rows, table_rows
 from anchormoe.distributions.scores import ranked
 from anchormoe.errors import UserError
 from anchormoe.report import comparison, ingredients, render, tables
@@ -42,9 +43,9 @@ def main(arguments: list[str]) -> int:
     if options["figures"] == "on" and not options["output"]:
         raise UserError("figures=on must come with output=FOLDER, received no output=")
     forms = FORMS if options["form"] == "all" else (options["form"],)
-    results_dir, console = options["results_dir"] or None, Console()
+    stored, console = stored_rows(options["results_dir"] or None), Console()
     for form in forms:
-        built = _build(form, results_dir)
+        built = _build(form, stored)
         if not built:
             console.print(f"{form}: no finished row of it is stored", highlight=False)
         elif not options["output"]:
@@ -52,16 +53,16 @@ def main(arguments: list[str]) -> int:
         else:
             _write_tables(built, form, options["format"], Path(options["output"]), console)
     if options["figures"] == "on":
-        _write_figures(results_dir, Path(options["output"]), console)
+        _write_figures(comparison_rows(stored), Path(options["output"]), console)
     return 0
 
 
-def _build(form: str, results_dir: str | None) -> list[Table]:
+def _build(form: str, stored: pd.DataFrame) -> list[Table]:
     if form == "comparison":
-        return comparison.build(rows.comparison_rows(results_dir))
+        return comparison.build(comparison_rows(stored))
     if form == "ingredients":
-        return ingredients.build(rows.ingredient_rows(results_dir))
-    return tables.build(rows.table_rows(results_dir), form)
+        return ingredients.build(ingredient_rows(stored))
+    return tables.build(table_rows(stored), form)
 
 
 def _print(built: list[Table], form: str, console: Console) -> None:
@@ -81,11 +82,10 @@ def _write_tables(built: list[Table], form: str, wanted: str, folder: Path, cons
         console.print(f"wrote {path}", highlight=False)
 
 
-def _write_figures(results_dir: str | None, folder: Path, console: Console) -> None:
+def _write_figures(compared: pd.DataFrame, folder: Path, console: Console) -> None:
     from anchormoe.report import figures
 
     figures.require_libraries()
-    compared = rows.comparison_rows(results_dir)
     drawn = {f"ranks_{metric.name}": figures.critical_difference(compared, metric.name) for metric in ranked()}
     drawn["pit"] = figures.pit_histograms(compared, "anchormoe_crossfit")
     for name, figure in drawn.items():

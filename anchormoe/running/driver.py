@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 
 from anchormoe.errors import UserError
 from anchormoe.rows import Row, good, identity
+from anchormoe.running.engines import Engine
 from anchormoe.running.evaluate import evaluate, failed_row
 from anchormoe.running.store import RowFile
 from anchormoe.running.tasks import Task
@@ -41,18 +42,17 @@ class Driver:
         """Return the rows of all tasks that have one, in the order of the tasks."""
         return [self._rows[_key(item)] for item in self.tasks if _key(item) in self._rows]
 
-    def run(self, engine: Executor, on_row: Callable[[StoredTask, Row], None]) -> None:
+    def run(self, engine: Engine, on_row: Callable[[StoredTask, Row], None]) -> None:
         """Compute what is pending; on_row is called as each row is stored."""
         waiting = iter(self.pending())
         running: dict[Future[Row], StoredTask] = {}
-        limit = 2 * getattr(engine, "num_workers", 1)
         while True:
-            # Hand out little more than is being run, so that an interruption leaves no queue to wait for.
-            for item in itertools.islice(waiting, limit - len(running)):
+            for item in itertools.islice(waiting, engine.capacity - len(running)):
                 running[engine.submit(evaluate, item.task)] = item
             if not running:
                 return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+            wait(running, return_when=FIRST_COMPLETED)
+            for future in [future for future in running if future.done()]:
                 item = running.pop(future)
                 row = self._row_of(future, item)
                 self._store(item, row)

@@ -25,15 +25,24 @@ class WorkerDied(Exception):
     """The process that computed a task is gone: killed, perhaps for want of memory."""
 
 
-def local_engine(workers: int) -> Executor:
+class Engine(Executor):
+    """An executor that says how many tasks it should have in hand.
+
+    That is little more than it computes at a time, so that an interruption leaves no queue to wait for.
+    """
+
+    capacity: int
+
+
+def local_engine(workers: int) -> Engine:
     """Return the engine of this machine: one process is this one, several are workers of one thread each."""
     return InProcess() if workers == 1 else LocalProcesses(workers)
 
 
-class InProcess(Executor):
+class InProcess(Engine):
     """Computes every task at once, in this process, with one thread."""
 
-    num_workers = 1
+    capacity = 1
 
     def __init__(self) -> None:
         from anchormoe.model.sharing import shared_fits
@@ -56,14 +65,14 @@ class InProcess(Executor):
         self._lifetime.close()
 
 
-class LocalProcesses(Executor):
+class LocalProcesses(Engine):
     """Worker processes, each a pool of its own: one that dies takes its task with it and nothing else.
 
     A future whose worker died has the exception WorkerDied; a new worker takes the next task.
     """
 
     def __init__(self, workers: int) -> None:
-        self.num_workers = workers
+        self.capacity = workers + 1
         self._folder = tempfile.TemporaryDirectory(prefix="anchormoe-")
         self._lock = threading.RLock()
         self._waiting: deque[tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = deque()
