@@ -17,7 +17,7 @@ from anchormoe import methods
 from anchormoe.commands.run import parse
 from anchormoe.config.schema import Config
 from anchormoe.distributions.scores import scores
-from anchormoe.model.kernels.compiled import clock
+from anchormoe.model.kernels.clock import clock
 from anchormoe.running.evaluate import load_dataset
 from anchormoe.running.tasks import make_task
 from anchormoe.running.threads import keep_freed_memory, one_thread

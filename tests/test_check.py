@@ -19,6 +19,7 @@ from anchormoe.report import published, rule
 from anchormoe.report.check import EXCEPTION, MISSING, OFF, PASS, CellResult, CheckReport, check
 from anchormoe.running.store import load_results
 
+ROOT = Path(__file__).parent.parent
 EXCEPTED = [("kin8nm", "no_anchor", "nll_z"), ("kin8nm", "no_anchor", "rmse")]
 
 
@@ -84,6 +85,16 @@ def test_a_cell_without_bias_is_off_once_in_a_hundred_runs_however_much_it_scatt
 )
 def test_a_bias_is_found_where_it_stands_out_from_the_scatter(bias: float, scatter: float, at_least: float) -> None:
     assert share_off(bias, scatter) >= at_least
+
+
+def test_the_shares_in_the_documentation_are_those_of_the_rule() -> None:
+    page = (ROOT / "docs" / "check.md").read_text()
+    lines = [line.strip("| ").split(" | ") for line in page.splitlines() if "%" in line or "scatter 0.1" in line]
+    head, *body = [[cell.removeprefix("scatter ").removesuffix("%") for cell in line] for line in lines]
+    assert len(body) == 4
+    for bias, *shares in body:
+        for scatter, share in zip(head[1:], shares, strict=True):
+            assert 100 * share_off(float(bias), float(scatter), runs=1000) == pytest.approx(float(share), abs=5)
 
 
 @pytest.mark.parametrize("bias", [2.1, 2.5, 4, 11])

@@ -5,7 +5,7 @@ import time
 from numba import njit
 from numba.core import event
 
-from anchormoe.model.kernels.compiled import clock
+from anchormoe.model.kernels.clock import clock
 
 
 @njit

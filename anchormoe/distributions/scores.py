@@ -42,12 +42,12 @@ class Metric:
 
 
 def nll_z(distribution: Distribution, y: np.ndarray) -> float:
-    """Average in the model's own precision: the published numbers are float32 means."""
+    """Return the mean NLL of the standardised target, in the model's own precision: published ones are float32."""
     return float(-distribution.standard_log_prob(y).mean())
 
 
 def nll_y(distribution: Distribution, y: np.ndarray) -> float:
-    """Equal -mean log p(y): the standardised density is the target's times its scale."""
+    """Return -mean log p(y): the standardised density is the target's times its scale."""
     return nll_z(distribution, y) + math.log(distribution.scale)
 
 
@@ -62,7 +62,7 @@ def rmse_y(distribution: Distribution, y: np.ndarray) -> float:
 
 
 def rmse_y_uncalibrated(distribution: Distribution, y: np.ndarray) -> float:
-    """Return the same for the means before calibration, where there is one."""
+    """Return the RMSE of the means before calibration, which are the reported ones where there is none."""
     before = distribution.mean_before_calibration
     return _rmse(distribution.mean if before is None else before, y)
 

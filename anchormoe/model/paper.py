@@ -12,7 +12,7 @@ from anchormoe.data.splits import InnerSplit, inner_split
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.model.anchors.selection import SelectedAnchor, require_usable, select_anchor
 from anchormoe.model.calibration import LinearMap, fit_linear_map
-from anchormoe.model.kernels.compiled import clock
+from anchormoe.model.kernels.clock import clock
 from anchormoe.model.network import AnchorMoE, initial_model
 from anchormoe.model.scaling import Scaling
 from anchormoe.model.settings import (

@@ -232,7 +232,9 @@ def use_compiled(model: AnchorMoE, backend: Backend) -> bool:
         return False
     reason = foreign_part(model)
     if backend is Backend.compiled and reason is not None:
-        raise UserError(f"train.backend=compiled needs the stock network on the CPU, received {reason}: use auto or torch")
+        raise UserError(
+            f"train.backend=compiled needs the stock network on the CPU, received {reason}: use auto or torch"
+        )
     return reason is None
 
 

@@ -12,7 +12,6 @@ import pandas as pd
 
 from anchormoe.config import protocols
 from anchormoe.config.schema import NUM_SPLITS
-from anchormoe.rows import IDENTITY
 
 SPLITS = range(1, NUM_SPLITS + 1)
 
@@ -20,10 +19,10 @@ SPLITS = range(1, NUM_SPLITS + 1)
 # not run. The stack is the anchor of the cross-fitted recipe.
 ANCHOR_PREFERENCE = ("stack", "gbdt", "trees", "xgboost", "none")
 
-_COLUMNS = ("experiment", *IDENTITY, "variant", "model", "status")
 _CELL = ("dataset", "ablation", "protocol", "method", "seed")
 _CONFIGURATION = ("variant", "anchor", "config_hash")
-_PLACE = ("split", "status")
+_SPLIT = ("split", "status")
+_COLUMNS = (*_CELL, *_CONFIGURATION, *_SPLIT, "experiment", "model")
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class StoredRuns:
         # (dataset, ablation, protocol, method, seed) -> (variant, anchor, config_hash) -> split -> position
         self._groups: dict[tuple[Any, ...], dict[tuple[str, ...], dict[int, int]]] = {}
         nothing = [None] * len(rows)
-        columns = [rows[name].tolist() if name in rows else nothing for name in (*_CELL, *_CONFIGURATION, *_PLACE)]
+        columns = [rows[name].tolist() if name in rows else nothing for name in (*_CELL, *_CONFIGURATION, *_SPLIT)]
         for position, (*values, split, status) in enumerate(zip(*columns, strict=True)):
             cell, configuration = tuple(values[: len(_CELL)]), tuple(map(str, values[len(_CELL) :]))
             if status == "ok" and split in SPLITS and configuration[1] in ANCHOR_PREFERENCE:

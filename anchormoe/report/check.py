@@ -112,7 +112,7 @@ def to_rich(report: CheckReport, *, problems_only: bool = False) -> Group:
         grid.add_row(
             *(cell.dataset, cell.ablation, cell.metric, f"{cell.num_splits}/{NUM_SPLITS}"),
             *(NOT_AVAILABLE if count is None else str(count) for count in (cell.same_stage, cell.same_epoch)),
-            *_numbers(cell.judgement),
+            *judgement_texts(cell.judgement),
             Text(cell.verdict, style=_STYLES[cell.verdict]),
             Text(f"[{notes.index(cell.note) + 1}]" if cell.note else ""),
         )
@@ -126,7 +126,8 @@ def to_rich(report: CheckReport, *, problems_only: bool = False) -> Group:
     return Group(*parts)
 
 
-def _numbers(judgement: rule.Judgement | None) -> tuple[str, str]:
+def judgement_texts(judgement: rule.Judgement | None) -> tuple[str, str]:
+    """Return the mean difference ± its scatter, in published standard errors, and the p-value."""
     if judgement is None:
         return NOT_AVAILABLE, NOT_AVAILABLE
     return _in_ses(judgement), NOT_AVAILABLE if judgement.p_value is None else f"{judgement.p_value:.3f}"

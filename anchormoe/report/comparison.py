@@ -252,10 +252,10 @@ def _quoted_table(comparison: Comparison) -> Table:
             if cited is None:
                 continue
             live = comparison.cell(METRICS["nll_y"], method, dataset)
+            apart = combined_standard_errors(method, live, cited)
             difference = Cell(absent=NOT_AVAILABLE)
-            if live.mean is not None and live.deviation is not None:
-                combined = math.hypot(live.deviation, cited[1])
-                difference = Cell("combined SE", "", (live.mean - cited[0]) / combined, decimals=1, fixed=True)
+            if apart is not None:
+                difference = Cell("combined SE", "", apart, decimals=1, fixed=True)
             cells = [live, Cell("nll_y", AS_PRINTED, *cited, decimals=2, fixed=True), difference]
             body.append(comparison.row(dataset, heading(method), cells))
     columns = (
@@ -265,23 +265,31 @@ def _quoted_table(comparison: Comparison) -> Table:
     )
     notes = (
         "quoted: the Anchor-MoE paper's tables, which repeat the methods' own papers; other splits, other tuning. Its "
-        "± is a standard deviation for NGBoost (divided by the root of 20 here) and taken as a standard error for the "
-        "others. NGBoost, over-trained, and the kernel ridge mixture: the paper's own runs, in original units.",
+        "± is a standard deviation for NGBoost (divided by the root of 20 for the difference) and taken as a standard "
+        "error for the others. NGBoost, over-trained, and the kernel ridge mixture: the paper's own runs, in original "
+        "units.",
     )
     title = "NLL in original units, beside what the methods' own papers report"
     return Table("quoted_nll_y", "comparison", title, notes, columns, tuple(body), ())
 
 
 def quoted(method: str, dataset: str) -> published.Value | None:
-    """Return the NLL in original units, mean and standard error, that the paper gives for another method."""
+    """Return the NLL in original units that the paper prints for another method, and the number after its ±."""
     if method.startswith("anchormoe") or dataset not in published.DATASETS:
         return None
     if method == "ngboost":
         # Wine and Protein are the paper's own over-trained runs, Energy is NGBoost's RMSE.
-        value = (
-            published.paper_cell("nll", dataset, "ngboost") if dataset not in ("energy", "protein", "wine") else None
-        )
-        return None if value is None else (value[0], value[1] / math.sqrt(NUM_SPLITS))
+        if dataset in ("energy", "protein", "wine"):
+            return None
+        return published.paper_cell("nll", dataset, "ngboost")
     if method in _RUN_BY_THE_AUTHORS:
         return published.nll_in_original_units(_RUN_BY_THE_AUTHORS[method].format(dataset=dataset), dataset)
     return published.paper_cell("appendix_nll", dataset, _QUOTED_AS.get(method, method))
+
+
+def combined_standard_errors(method: str, live: Cell, cited: published.Value) -> float | None:
+    """Return live - quoted in combined standard errors; the number after NGBoost's ± is a standard deviation."""
+    if live.mean is None or live.deviation is None:
+        return None
+    se = cited[1] / math.sqrt(NUM_SPLITS) if method == "ngboost" else cited[1]
+    return (live.mean - cited[0]) / math.hypot(live.deviation, se)

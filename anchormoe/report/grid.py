@@ -56,6 +56,7 @@ class Cell:
     decimals: int = 2  # shown at least; numbers.plus_minus says when there are more
     fixed: bool = False  # exactly these decimals: a quoted number is known no better than it was printed
     num_splits: int = NUM_SPLITS
+    planned_splits: int = NUM_SPLITS  # where there are fewer, the text says so
     absent: str = MISSING
     ranked: bool = True  # False: incomplete, or measures something else than the rest of its row
     bold: bool = False
@@ -70,7 +71,8 @@ class Cell:
             number = numbers.fixed(self.mean, self.deviation, self.decimals)
         else:
             number = numbers.plus_minus(self.mean, self.deviation, least=self.decimals)
-        return number if self.num_splits == NUM_SPLITS else f"{number} ({self.num_splits}/{NUM_SPLITS})"
+        complete = self.num_splits == self.planned_splits
+        return number if complete else f"{number} ({self.num_splits}/{self.planned_splits})"
 
 
 @dataclass(frozen=True)

@@ -45,16 +45,19 @@ def _runs(rows: pd.DataFrame, metrics: list[str], seed: int) -> dict[tuple[str, 
 
 
 def _table(metric: Metric, runs: dict[tuple[str, str], Values], seed: int) -> Table:
+    common = {dataset: _common_splits([runs[step, dataset] for step in STEPS]) for dataset in published.DATASETS}
+    most = max(map(len, common.values()))
     body = []
-    for dataset in published.DATASETS:
-        steps = [runs[step, dataset] for step in STEPS]
-        present = [set(values) for values in steps if values]
-        common = sorted(set.intersection(*present)) if present else []
-        row = [_cell(metric, [values[split][metric.name] for split in common] if values else []) for values in steps]
+    for dataset, splits in common.items():
+        row = []
+        for step in STEPS:
+            values = runs[step, dataset]
+            summary = cells.summarise(values[split][metric.name] for split in splits if values)
+            row.append(_cell(metric, summary, most))
         body.append(Row(dataset, published.paper_n("nll", dataset), "live", with_best_bold(row)))
     columns = tuple(Column(step, (metric.name,), SE) for step in STEPS)
     notes = (
-        f"protocol=clean, seed {seed}: mean ± SE over the splits that all steps have.",
+        f"protocol=clean, seed {seed}: mean ± SE over the {most} splits that all steps have.",
         "Each step adds to the one before.",
     )
     return Table(
@@ -62,8 +65,21 @@ def _table(metric: Metric, runs: dict[tuple[str, str], Values], seed: int) -> Ta
     )
 
 
-def _cell(metric: Metric, values: list[float]) -> Cell:
-    summary = cells.summarise(values)
+def _common_splits(steps: list[Values]) -> list[int]:
+    """Return the splits that all steps have which have any."""
+    present = [set(values) for values in steps if values]
+    return sorted(set.intersection(*present)) if present else []
+
+
+def _cell(metric: Metric, summary: cells.Summary | None, planned_splits: int) -> Cell:
     if summary is None:
         return Cell(absent=MISSING)
-    return Cell(metric.name, SE, summary.mean, summary.se, metric.decimals, num_splits=summary.num_splits)
+    return Cell(
+        metric.name,
+        SE,
+        summary.mean,
+        summary.se,
+        metric.decimals,
+        num_splits=summary.num_splits,
+        planned_splits=planned_splits,
+    )

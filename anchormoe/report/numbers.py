@@ -13,9 +13,9 @@ _ROUNDING = 1e-9  # a spread below this share of its mean is rounding of the ari
 def plus_minus(mean: float, spread: float | None, *, least: int) -> str:
     """Write `mean ± spread` with `least` decimals, or with more where these would hide the spread.
 
-    A spread below one unit of the last decimal gets two significant digits, and the mean ends at the same place:
-    `0.0370 ± 0.0002` is written `0.03702 ± 0.00021`, and still smaller numbers `9.35e-06 ± 1.2e-07`.
-    Without a spread the number alone is written.
+    A spread below two units of the last decimal would be shown as 0 or 1. It gets two significant digits instead, and
+    the mean ends at the same place: `0.037 ± 0.000` is written `0.03702 ± 0.00021`, and still smaller numbers
+    `9.35e-06 ± 1.2e-07`. Without a spread the number alone is written.
     """
     decimals = _decimals(mean, spread, least)
     if decimals > MOST_DECIMALS or (decimals > least and abs(mean) < SMALL_MEAN):
@@ -31,10 +31,10 @@ def fixed(mean: float, spread: float | None, decimals: int) -> str:
 
 def _decimals(mean: float, spread: float | None, least: int) -> int:
     """Return the number of decimals that shows enough digits of the spread or, without one, of the mean."""
-    digits, size = _DIGITS_ALONE, abs(mean)
+    digits, size, enough = _DIGITS_ALONE, abs(mean), 1
     if spread is not None and spread > _ROUNDING * size:
-        digits, size = 2, spread
-    if not math.isfinite(size) or size == 0 or size >= 10.0**-least:
+        digits, size, enough = 2, spread, 2
+    if not math.isfinite(size) or size == 0 or size >= enough * 10.0**-least:
         return least
     return digits - 1 - math.floor(math.log10(float(f"{size:.{digits - 1}e}")))
 

@@ -49,7 +49,7 @@ def markdown_grid(table: Table) -> str:
     """Write the lines of a table as GitHub markdown, without title and notes."""
     layout = lay_out(table)
     heads = [f"{head.title}<br>({head.below}){_sup(head.marks)}" if head.below else head.title for head in layout.heads]
-    lines = [[*line.labels, *map(_markdown_cell, line.cells)] for line in layout.lines]
+    lines = [[*line.labels, *map(markdown_cell, line.cells)] for line in layout.lines]
     left = [position for position, label in enumerate(layout.label_heads) if label != "N"]
     return markdown_lines([*layout.label_heads, *heads], lines, left=left)
 
@@ -60,7 +60,8 @@ def markdown_lines(heads: Sequence[str], lines: Sequence[Sequence[str]], *, left
     return "\n".join(f"| {' | '.join(parts)} |" for parts in (heads, rule, *lines))
 
 
-def _markdown_cell(cell: Cell) -> str:
+def markdown_cell(cell: Cell) -> str:
+    """Write a cell as markdown, with its bold and its footnote marks."""
     return (f"**{cell.text}**" if cell.bold else cell.text) + _sup(cell.marks)
 
 

@@ -13,8 +13,8 @@ A faithful run differs from the notebook's by chance alone, independently from s
 seeds of its own. Such a cell is off in at most one of a hundred runs, however much it scatters (up to three times the
 published standard deviation). A true bias of one published standard error is found in 99 of 100 runs where the
 differences' standard deviation is at most 0.15 of the published one, and in 84 of 100 at 0.2. Where it is as large as
-the published one, the mean of 20 splits itself scatters by one standard error: then a bias of one cannot be told from
-chance by any test, and one of five is found in 97 of 100 runs.
+the published one, the mean of 20 splits itself scatters by one standard error: no test can then tell a bias of one
+from chance, and a bias of five is found in 98 of 100 runs.
 
 Datasets whose splits come out one by one have a sharper rule on top: a number of splits must agree. The limits are
 data, in `benchmarks/tolerances.json`. Runs that cannot be rebuilt are not judged; `benchmarks/exceptions.json` names

@@ -65,7 +65,7 @@ def load_dataset(task: Task) -> Dataset:
 
 
 def _measure(task: Task, dataset: Dataset) -> Row:
-    from anchormoe.model.kernels.compiled import clock
+    from anchormoe.model.kernels.clock import clock
 
     train, test = task.split.rows(len(dataset.y))
     start = clock()

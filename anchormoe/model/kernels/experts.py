@@ -84,9 +84,7 @@ def score_and_gradients(
             1 / N, grad_log_weight_NM, grad_mean_NM, grad_scale_NM, grad_weight_NJ,
         )  # fmt: skip
         value += score / N + delta_penalty(raw_PO, objective.delta_weight / (N * K * C), grad_raw_PO)
-        experts_backward(
-            x_PI, start_K, experts_KW, hidden1_PH, hidden2_PH, grad_raw_PO, settings.dropout, gradient_KW
-        )
+        experts_backward(x_PI, start_K, experts_KW, hidden1_PH, hidden2_PH, grad_raw_PO, settings.dropout, gradient_KW)
         for k in range(K):
             count_K[k] += start_K[k + 1] - start_K[k]
     return value, count_K

@@ -11,7 +11,6 @@ import numpy as np
 from anchormoe.model.kernels.compiled import inner
 from anchormoe.model.kernels.latent import FLOOR, add, linear, product, sum_rows
 
-
 NO_ROUTER, DOT_ROUTER, COSINE_ROUTER = 0, 1, 2
 
 
