@@ -36,7 +36,7 @@ bench: $(VENV)/core  ## Install, then run Anchor-MoE on boston: 20 splits beside
 	$(BIN)/anchormoe-bench dataset=boston $(RUN)
 
 test: lint  ## Install, lint, run all tests
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: $(VENV)/dev  ## Style and types
 	$(BIN)/ruff check .

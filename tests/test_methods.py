@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -19,8 +21,8 @@ from anchormoe.methods import METHODS, Regressor
 # Settings that make a method quick; the contract does not depend on them.
 QUICK: dict[str, dict[str, object]] = {
     "catboost_uncertainty": {"stages": 30},
-    "concrete_dropout": {"epochs": 100, "num_samples": 20},
-    "deep_ensembles": {"epochs": 30, "num_members": 3, "learning_rates": [0.01, 0.02]},
+    "concrete_dropout": {"epochs": 30, "num_samples": 10, "learning_rates": [0.01]},
+    "deep_ensembles": {"epochs": 30, "num_members": 3, "learning_rates": [0.02], "batch_sizes": [32]},
     "dist_forest": {"num_trees": 30},
     "gamlss": {"rounds": 5, "penalties": [100.0, 1.0]},
     "gaussian_process": {"steps": 20},
@@ -85,7 +87,22 @@ CASES = {
 }
 
 
-@pytest.fixture(params=[*(name for name in METHODS if name not in HEAVY | RECIPES), "sparse_gaussian_process"])
+@functools.cache
+def fitted(name: str, case: str) -> Regressor:
+    return fit(name, *CASES[case]())
+
+
+@functools.cache
+def scored_in_unit(name: str, unit: float) -> dict[str, float]:
+    X, y = ordinary()
+    return scores(fit(name, X[:100], unit * y[:100]).predict_dist(X[100:]), unit * y[100:])
+
+
+# One worker runs all tests of a method, so that they share its fits.
+NAMES = [*(name for name in METHODS if name not in HEAVY | RECIPES), "sparse_gaussian_process"]
+
+
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in NAMES])
 def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -93,7 +110,7 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize("case", CASES)
 def test_densities_are_finite_and_integrate_to_one(name: str, case: str) -> None:
     X, y = CASES[case]()
-    distribution = fit(name, X, y).predict_dist(X[:5])
+    distribution = fitted(name, case).predict_dist(X[:5])
     low, high = distribution.quantile([1e-9, 1 - 1e-9]).T
     assert (high > low).all()
     # Substitute y = low + (high - low) t and integrate over t by the trapezoidal rule.
@@ -107,11 +124,7 @@ def test_densities_are_finite_and_integrate_to_one(name: str, case: str) -> None
 
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
 def test_units_of_the_target_do_not_matter(name: str, scale: float) -> None:
-    X, y = ordinary()
-    found = {}
-    for unit in (1.0, scale):
-        distribution = fit(name, X[:100], unit * y[:100]).predict_dist(X[100:])
-        found[unit] = scores(distribution, unit * y[100:])
+    found = {unit: scored_in_unit(name, unit) for unit in (1.0, scale)}
     assert found[scale]["rmse_y"] / scale == pytest.approx(found[1.0]["rmse_y"], rel=0.1)
     assert found[scale]["crps_y"] / scale == pytest.approx(found[1.0]["crps_y"], rel=0.1)
     assert found[scale]["nll_y"] - np.log(scale) == pytest.approx(found[1.0]["nll_y"], abs=0.2)
@@ -127,8 +140,8 @@ def test_it_learns_the_mean_and_its_uncertainty_is_sane(name: str) -> None:
 
 
 def test_the_distribution_agrees_with_itself(name: str) -> None:
-    X, y = ordinary()
-    distribution = fit(name, X, y).predict_dist(X[:7])
+    X, _ = ordinary()
+    distribution = fitted(name, "ordinary").predict_dist(X[:7])
     median = distribution.quantile(0.5)
     np.testing.assert_allclose(distribution.cdf(median), 0.5, rtol=0, atol=1e-3)
     low, high = distribution.interval(0.8).T
@@ -138,14 +151,14 @@ def test_the_distribution_agrees_with_itself(name: str) -> None:
 
 def test_a_seed_decides_everything(name: str) -> None:
     X, y = ordinary()
-    first, again = (fit(name, X, y).predict_dist(X[:5]) for _ in range(2))
+    first, again = (regressor.predict_dist(X[:5]) for regressor in (fitted(name, "ordinary"), fit(name, X, y)))
     assert np.array_equal(first.mean, again.mean)
     assert np.array_equal(first.log_prob(y[:5]), again.log_prob(y[:5]))
 
 
 def test_rows_can_be_predicted_in_any_number_of_batches(name: str) -> None:
-    X, y = ordinary()
-    regressor = fit(name, X[:100], y[:100])
+    X, _ = ordinary()
+    regressor = fitted(name, "ordinary")
     whole = regressor.predict_dist(X[100:]).mean
     parts = [regressor.predict_dist(X[100 + first : 100 + first + 7]).mean for first in range(0, 20, 7)]
     np.testing.assert_allclose(np.concatenate(parts), whole, rtol=1e-5, atol=1e-6)
