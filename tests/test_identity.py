@@ -54,9 +54,9 @@ def test_every_stored_row_is_a_row_of_its_experiment(experiment: str) -> None:
     expected = set()
     for seed in set(stored.values()):
         for job in parse([f"experiment={experiment}", f"seed={seed}"]):
-            identity = row_identity(job.config(), 0)
-            expected |= {identity({**identity, "split": split}) for split in job.split_numbers()}
+            labels = row_identity(job.config(), 0)
+            expected |= {identity({**labels, "split": split}) for split in job.split_numbers()}
     assert set(stored) <= expected
     if experiment != "split_by_split":  # of wine and concrete it has the full model alone
-        of_first_seed = {identity for identity, seed in stored.items() if seed == 1}
-        assert {identity for identity in expected if identity[5] == 1} == of_first_seed, "a sweep would start anew"
+        of_first_seed = {key for key, seed in stored.items() if seed == 1}
+        assert {key for key in expected if key[5] == 1} == of_first_seed, "a sweep would start anew"
