@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,11 +46,16 @@ class InnerSplit:
 
 def inner_split(num_rows: int, seed: int, *, calibration_fraction: float, validation_fraction: float) -> InnerSplit:
     """Cut CAL off the training rows (none if the fraction is 0), then VA off the rest."""
-    from sklearn.model_selection import train_test_split
-
     rows = np.arange(num_rows)
     tv, cal = rows, rows[:0]
     if calibration_fraction > 0:
-        tv, cal = train_test_split(rows, test_size=calibration_fraction, random_state=seed)
-    tr, va = train_test_split(tv, test_size=validation_fraction, random_state=seed)
+        tv, cal = _cut(rows, calibration_fraction, seed)
+    tr, va = _cut(tv, validation_fraction, seed)
     return InnerSplit(tr=tr, va=va, tv=tv, cal=cal)
+
+
+def _cut(rows: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return kept and held-out rows as scikit-learn's train_test_split draws them, without its second of imports."""
+    order = np.random.RandomState(seed).permutation(len(rows))
+    held_out = math.ceil(fraction * len(rows))
+    return rows[order[held_out:]], rows[order[:held_out]]

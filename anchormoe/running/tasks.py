@@ -14,8 +14,9 @@ from anchormoe.data.catalogue import DatasetInfo
 from anchormoe.data.dataset import load, num_rows
 from anchormoe.data.splits import OuterSplit
 from anchormoe.errors import UserError
+from anchormoe.model.anchors.selection import require_usable
 from anchormoe.rows import Row
-from anchormoe.running.identity import method_name, row_identity, variant_of
+from anchormoe.running.identity import has_network, method_name, row_identity, variant_of
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,10 @@ def require_runnable(config: Config) -> None:
     if size is not None and not 30 <= size <= total:
         raise UserError(f"dataset.subsample must be null or from 30 to {total}, received {size}")
     task = make_task(config, 1)
-    methods.make(task.method, task.arguments)
+    if has_network(config):  # its class would load torch, which only those who compute need
+        require_usable(config.anchor, cross_fitted=task.method == "anchormoe_crossfit")
+    else:
+        methods.make(task.method, task.arguments)
     if config.data.source is DataSource.download or config.dataset.path is not None:
         # Into the cache once, before several workers want it.
         load(config.dataset, variant=task.variant, source=task.source, mirror=task.mirror)

@@ -1,4 +1,7 @@
-"""Boosted trees of several libraries behind one contract: fit many stages, then choose one."""
+"""Boosted trees of several libraries behind one contract: fit many stages, then choose one.
+
+Each library is imported when its trees are fitted: importing all of them takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
-from sklearn.ensemble import GradientBoostingRegressor
 
 from anchormoe.errors import UserError
-from anchormoe.model.anchors import trees
 from anchormoe.model.settings import AnchorKind, AnchorSettings
 
 
@@ -30,6 +31,8 @@ class SklearnTrees:
     def __init__(
         self, settings: AnchorSettings, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
     ) -> None:
+        from sklearn.ensemble import GradientBoostingRegressor
+
         self.model = GradientBoostingRegressor(n_estimators=stages, random_state=seed, **settings.params).fit(X, y)
         self.validation = validation
 
@@ -50,6 +53,8 @@ class ExactTrees:
     def __init__(
         self, settings: AnchorSettings, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
     ) -> None:
+        from anchormoe.model.anchors import trees
+
         self.model = trees.fit(X, y, stages=stages, validation=validation, **settings.params)
         self.validation = validation
 
