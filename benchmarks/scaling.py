@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from anchormoe.model.anchors import trees
+from anchormoe.model.anchors import exact_trees
 from anchormoe.model.network import initial_model
 from anchormoe.model.settings import InitialWeights, ModelSettings, TrainingSettings
 from anchormoe.model.training import Batch, Phase
@@ -45,7 +45,7 @@ def measure(part: str, num_rows: int) -> dict[str, float]:
         before = peak_memory_mb()
         if part == "anchor":
             start = time.perf_counter()
-            trees.fit(X, y, stages=STAGES, learning_rate=0.05, max_depth=3)
+            exact_trees.fit(X, y, stages=STAGES, learning_rate=0.05, max_depth=3)
             seconds = (time.perf_counter() - start) / STAGES
         else:
             seconds = epoch_seconds(X, y, None if part == "full batch" else MINI_BATCH)
@@ -55,7 +55,7 @@ def measure(part: str, num_rows: int) -> dict[str, float]:
 def warm_up(part: str) -> None:
     X, y = synthetic(100)
     if part == "anchor":
-        trees.fit(X, y, stages=1, learning_rate=0.05, max_depth=3)
+        exact_trees.fit(X, y, stages=1, learning_rate=0.05, max_depth=3)
     else:
         epoch_seconds(X, y, None)
 

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from anchormoe.data.catalogue import DatasetInfo, info  # noqa: E402
-from anchormoe.data.containers import content_sha256, is_original, parse, verified_table  # noqa: E402
+from anchormoe.data.formats import content_sha256, is_original, parse, verified_table  # noqa: E402
 
 SIZE_LIMIT = 5_000_000
 

@@ -15,7 +15,7 @@ from sklearn.linear_model import RidgeCV
 
 from anchormoe.data.splits import OuterSplit, inner_split
 from anchormoe.errors import UserError
-from anchormoe.model.anchors import trees
+from anchormoe.model.anchors import exact_trees
 from anchormoe.model.anchors.selection import require_usable, select_anchor
 from anchormoe.model.settings import AnchorKind, AnchorSettings
 
@@ -199,14 +199,14 @@ def test_trees_that_stop_early_are_the_first_of_the_long_fit() -> None:
     noisy = rows[:, 0] + rng.standard_normal(200)
     train, held_out = (rows[:150], noisy[:150]), (rows[150:], noisy[150:])
     settings = {"learning_rate": 0.1, "max_depth": 2}
-    long = trees.fit(*train, stages=600, **settings)
+    long = exact_trees.fit(*train, stages=600, **settings)
     best = 1 + int(np.argmin(long.staged_rmse(*held_out)))
     assert best < 400  # or there is nothing to stop
-    stopped = trees.fit(*train, stages=600, validation=held_out, early_stopping_rounds=60, **settings)
+    stopped = exact_trees.fit(*train, stages=600, validation=held_out, early_stopping_rounds=60, **settings)
     length = len(stopped.leaf)
     assert best + 60 <= length < 600
     assert np.array_equal(stopped.staged_rmse(*held_out), long.staged_rmse(*held_out)[:length])
-    whole = trees.fit(*train, stages=90, validation=held_out, early_stopping_rounds=600, **settings)
+    whole = exact_trees.fit(*train, stages=90, validation=held_out, early_stopping_rounds=600, **settings)
     assert np.array_equal(whole.predict(rows, stages=90), long.predict(rows, stages=90))
 
 

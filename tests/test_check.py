@@ -15,7 +15,7 @@ from synthetic_rows import stored_rows
 from anchormoe.config.schema import TABLE_EXPERIMENTS
 from anchormoe.paths import shipped
 from anchormoe.report import check as checking
-from anchormoe.report import published, rule
+from anchormoe.report import check_rule, published
 from anchormoe.report.check import EXCEPTION, MISSING, OFF, PASS, CellResult, CheckReport, check
 from anchormoe.running.store import load_results
 
@@ -71,7 +71,7 @@ def share_off(bias: float, scatter: float, *, runs: int = 4000, splits: int = 20
     """How often a cell is off whose true bias is in published standard errors, its scatter in standard deviations."""
     rng = np.random.default_rng(1)
     differences = bias / np.sqrt(20) + scatter * rng.standard_normal((runs, splits))
-    return float(np.mean([rule.judge(run, 1 / np.sqrt(20)).exceeded is not None for run in differences]))
+    return float(np.mean([check_rule.judge(run, 1 / np.sqrt(20)).exceeded is not None for run in differences]))
 
 
 @pytest.mark.parametrize("scatter", [0.1, 0.25, 0.5, 1.0, 2.0, 3.0])
@@ -104,23 +104,23 @@ def test_beyond_two_standard_errors_a_cell_of_little_scatter_is_always_off(bias:
 
 
 def test_a_difference_below_half_a_standard_error_is_never_off() -> None:
-    assert rule.judge(np.full(20, 0.49 / np.sqrt(20)), 1 / np.sqrt(20)).exceeded is None
-    assert rule.judge(np.full(20, 0.51 / np.sqrt(20)), 1 / np.sqrt(20)).exceeded is not None
+    assert check_rule.judge(np.full(20, 0.49 / np.sqrt(20)), 1 / np.sqrt(20)).exceeded is None
+    assert check_rule.judge(np.full(20, 0.51 / np.sqrt(20)), 1 / np.sqrt(20)).exceeded is not None
 
 
 def test_one_broken_split_is_off_although_no_test_sees_it() -> None:
     differences = np.zeros(20)
     differences[3] = 60.0  # in standard deviations: the mean is off by 13 standard errors
-    judgement = rule.judge(differences, 1 / np.sqrt(20))
+    judgement = check_rule.judge(differences, 1 / np.sqrt(20))
     assert judgement.p_value == pytest.approx(0.33, abs=0.01)
-    assert judgement.exceeded == rule.bias_rule().limits[-1]
+    assert judgement.exceeded == check_rule.bias_rule().limits[-1]
 
 
 def test_a_cell_that_missed_by_a_hair_in_a_run_from_nothing_passes() -> None:
     """Two published standard errors and a bit, with a mean that is itself known to one only."""
     differences = np.random.default_rng(3).standard_normal(20)
     differences += 2.1 / np.sqrt(20) - differences.mean()
-    judgement = rule.judge(differences, 1 / np.sqrt(20))
+    judgement = check_rule.judge(differences, 1 / np.sqrt(20))
     assert judgement.in_ses == pytest.approx(2.1)
     assert judgement.exceeded is None
     assert judgement.within_scatter
@@ -130,20 +130,20 @@ def test_few_splits_are_judged_by_their_size_alone() -> None:
     for num_splits in (1, 4):
         se = 1 / np.sqrt(num_splits)  # of a mean over so few splits
         for size, off in ((1.9, False), (2.1, True)):
-            judgement = rule.judge(np.full(num_splits, size * se) + 1.3e-5, 1 / np.sqrt(20))
+            judgement = check_rule.judge(np.full(num_splits, size * se) + 1.3e-5, 1 / np.sqrt(20))
             assert (judgement.exceeded is not None) == off
             assert judgement.p_value is None
-    assert rule.judge(np.full(1, 0.1), 1.0).scatter is None
+    assert check_rule.judge(np.full(1, 0.1), 1.0).scatter is None
 
 
 def test_the_rule_in_words_is_the_rule_in_numbers() -> None:
-    words = " ".join(str(rule.__doc__).split())
-    small, large, huge = rule.bias_rule().limits
+    words = " ".join(str(check_rule.__doc__).split())
+    small, large, huge = check_rule.bias_rule().limits
     assert f"more than {small.standard_errors:g} published standard errors, with p <= {small.p_value:g}, or" in words
     assert f"more than {large.standard_errors:g} published standard errors, with p <= {large.p_value:g}, or" in words
     assert f"more than {huge.standard_errors:g} published standard errors, whatever its p-value" in words
     assert huge.p_value == 1
-    assert rule.bias_rule().standard_errors_untested == large.standard_errors
+    assert check_rule.bias_rule().standard_errors_untested == large.standard_errors
 
 
 # --- rows
@@ -304,8 +304,8 @@ def test_an_excepted_run_is_shown_but_not_judged(rows: pd.DataFrame) -> None:
 
 def test_only_a_run_on_other_data_is_excepted() -> None:
     """An exception waives the rule, so each one must be a known fact about the data of the published run."""
-    assert list(rule.exceptions()) == [("kin8nm", "no_anchor")]
-    for dataset, ablation in rule.exceptions():
+    assert list(check_rule.exceptions()) == [("kin8nm", "no_anchor")]
+    for dataset, ablation in check_rule.exceptions():
         known = [entry for entry in published.discrepancies() if entry.dataset == dataset and ablation in entry.columns]
         assert any("the run cannot be repeated exactly" in entry.text for entry in known)
 
@@ -324,7 +324,7 @@ def test_tolerances_name_every_dataset_with_a_reason() -> None:
     facts = json.loads(shipped("benchmarks/tolerances.json").read_text())
     assert tuple(facts["datasets"]) == published.DATASETS
     assert all(entry["reason"] for entry in (*facts["datasets"].values(), facts["bias"], facts["rounding"]))
-    assert sorted(rule.per_split_rules()) == ["boston", "concrete", "wine"]
+    assert sorted(check_rule.per_split_rules()) == ["boston", "concrete", "wine"]
 
 
 def shown(report: CheckReport, *, width: int) -> str:

@@ -16,7 +16,7 @@ from anchormoe.commands.run import parse
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.errors import UserError
 from anchormoe.model import crossfit
-from anchormoe.model.anchors import out_of_fold, trees
+from anchormoe.model.anchors import exact_trees, out_of_fold
 from anchormoe.model.calibration import LinearMap
 from anchormoe.model.settings import (
     AnchorKind,
@@ -105,7 +105,7 @@ def test_the_stage_has_the_lowest_error_over_all_held_out_rows():
     errors = np.zeros(TREES.stages)
     for fold in folds:
         kept = np.setdiff1d(np.arange(len(y)), fold)
-        model = trees.fit(X[kept], y[kept], stages=TREES.stages, **TREES.params)
+        model = exact_trees.fit(X[kept], y[kept], stages=TREES.stages, **TREES.params)
         for stage in range(1, TREES.stages + 1):
             errors[stage - 1] += ((model.predict(X[fold], stages=stage) - y[fold]) ** 2).sum()
     assert found.stage == 1 + int(np.argmin(errors))

@@ -18,8 +18,8 @@ from omegaconf import OmegaConf
 
 from anchormoe.commands.data import main
 from anchormoe.data.catalogue import DatasetInfo, catalogue, info, is_shipped
-from anchormoe.data.containers import ContainerError, content_sha256, is_original, parse, verified_table
 from anchormoe.data.dataset import file_table, load, table_path
+from anchormoe.data.formats import ContainerError, content_sha256, is_original, parse, verified_table
 from anchormoe.data.hazards import find_hazards
 from anchormoe.errors import UserError
 from anchormoe.paths import shipped

@@ -11,8 +11,8 @@ from data_files import excel_of, zip_of
 from anchormoe import cli
 from anchormoe.commands.run import parse
 from anchormoe.data.catalogue import catalogue, info
-from anchormoe.data.containers import ContainerError, content_sha256, read_table
 from anchormoe.data.dataset import load, num_rows, pinned
+from anchormoe.data.formats import ContainerError, content_sha256, read_table
 from anchormoe.errors import UserError
 from anchormoe.rows import Row
 from anchormoe.running import store

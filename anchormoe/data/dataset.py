@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from anchormoe.data.catalogue import DatasetInfo, raise_unknown
-from anchormoe.data.containers import ContainerError, content_sha256, read_table, require_content
 from anchormoe.data.download import fetch
+from anchormoe.data.formats import ContainerError, content_sha256, read_table, require_content
 from anchormoe.errors import UserError
 from anchormoe.paths import shipped
 

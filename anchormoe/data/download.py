@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from anchormoe.data.catalogue import DatasetInfo
-from anchormoe.data.containers import MAX_BYTES, ContainerError, is_original, verified_table
+from anchormoe.data.formats import MAX_BYTES, ContainerError, is_original, verified_table
 from anchormoe.errors import UserError
 
 if TYPE_CHECKING:

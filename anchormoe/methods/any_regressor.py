@@ -10,7 +10,7 @@ from anchormoe.distributions.base import Distribution
 from anchormoe.distributions.foreign import as_distribution, distribution_predictor
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.base import SCALE_FLOOR, StandardisedRegressor, hold_out
-from anchormoe.model.anchors.regressors import import_regressor, new_regressor, parameters_of
+from anchormoe.model.anchors.imported import import_regressor, new_regressor, parameters_of
 
 NUM_RESIDUALS = 50
 BANDWIDTH = 0.3  # of the residuals' kernel, in their standard deviations

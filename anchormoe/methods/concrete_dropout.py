@@ -11,7 +11,7 @@ from torch import Tensor
 
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.base import StandardisedRegressor, hold_out, standardiser
-from anchormoe.methods.networks import (
+from anchormoe.methods.batched_networks import (
     Architecture,
     Layers,
     mean_and_variance,

@@ -6,7 +6,7 @@ import numpy as np
 
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.base import SCALE_FLOOR, StandardisedRegressor, hold_out
-from anchormoe.model.anchors import trees
+from anchormoe.model.anchors import exact_trees
 
 
 class HomoscedasticGBDT(StandardisedRegressor):
@@ -26,8 +26,8 @@ class HomoscedasticGBDT(StandardisedRegressor):
         self.scale = max(float(rmse.min()), SCALE_FLOOR)
         self.model = self._trees(X, y, self.stage)
 
-    def _trees(self, X: np.ndarray, y: np.ndarray, stages: int) -> trees.BoostedTrees:
-        return trees.fit(X, y, stages=stages, learning_rate=self.learning_rate, max_depth=self.max_depth)
+    def _trees(self, X: np.ndarray, y: np.ndarray, stages: int) -> exact_trees.BoostedTrees:
+        return exact_trees.fit(X, y, stages=stages, learning_rate=self.learning_rate, max_depth=self.max_depth)
 
     def _predict(self, X: np.ndarray) -> GaussianMixture:
         return GaussianMixture.normal(self.model.predict(X, stages=self.stage), self.scale)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.base import StandardisedRegressor, hold_out, standardiser
-from anchormoe.methods.networks import Architecture, Layers, num_steps, train
+from anchormoe.methods.batched_networks import Architecture, Layers, num_steps, train
 
 # Scales 1 / sqrt(tau) to choose from, of the target's standard deviation.
 SCALES = np.geomspace(1e-3, 2.0, 60)

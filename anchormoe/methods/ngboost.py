@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.base import SCALE_FLOOR, StandardisedRegressor, hold_out
-from anchormoe.model.anchors import trees
+from anchormoe.model.anchors import exact_trees
 
 
 class NGBoost(StandardisedRegressor):
@@ -83,7 +83,7 @@ class Tree:
     """
 
     def __init__(self, X: np.ndarray) -> None:
-        self.columns = trees.SortedColumns(X)
+        self.columns = exact_trees.SortedColumns(X)
 
     def __sklearn_clone__(self) -> Tree:
         return copy.copy(self)

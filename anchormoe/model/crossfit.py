@@ -20,12 +20,11 @@ import numpy as np
 
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.model.anchors import out_of_fold
+from anchormoe.model.anchors.fitted import Predict
 from anchormoe.model.anchors.out_of_fold import OutOfFold
-from anchormoe.model.anchors.predictors import Predict
 from anchormoe.model.anchors.selection import require_usable
 from anchormoe.model.calibration import LinearMap, fit_linear_map
 from anchormoe.model.network import AnchorMoE, initial_model
-from anchormoe.model.scaling import Scaling
 from anchormoe.model.settings import (
     AnchorKind,
     AnchorMode,
@@ -36,6 +35,7 @@ from anchormoe.model.settings import (
     ModelSettings,
     TrainingSettings,
 )
+from anchormoe.model.standardise import Scaling
 from anchormoe.model.training import SelectedEpoch, predict, select_epoch
 
 

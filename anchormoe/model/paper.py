@@ -14,7 +14,6 @@ from anchormoe.model.anchors.selection import SelectedAnchor, require_usable, se
 from anchormoe.model.calibration import LinearMap, fit_linear_map
 from anchormoe.model.kernels.clock import clock
 from anchormoe.model.network import AnchorMoE, initial_model
-from anchormoe.model.scaling import Scaling
 from anchormoe.model.settings import (
     AnchorSettings,
     Calibration,
@@ -24,6 +23,7 @@ from anchormoe.model.settings import (
     TrainingSettings,
 )
 from anchormoe.model.sharing import shared
+from anchormoe.model.standardise import Scaling
 from anchormoe.model.training import Batch, SelectedEpoch, predict, refit, select_epoch
 
 

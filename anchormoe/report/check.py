@@ -1,6 +1,6 @@
 """The check: do our rows of protocol=published agree with what the authors' notebooks saved?
 
-There is one verdict per dataset, ablation and metric. `anchormoe.report.rule` states the rule.
+There is one verdict per dataset, ablation and metric. `anchormoe.report.check_rule` states the rule.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.text import Text
 
 from anchormoe.config.schema import ABLATIONS, NUM_SPLITS
 from anchormoe.distributions.scores import METRICS, Metric
-from anchormoe.report import published, rule
+from anchormoe.report import check_rule, published
 from anchormoe.report.cells import Run, StoredRuns
 from anchormoe.report.grid import NOT_AVAILABLE
 from anchormoe.report.published import DATASETS, PublishedRun
@@ -36,7 +36,7 @@ class CellResult:
     ablation: str
     metric: str
     num_splits: int
-    judgement: rule.Judgement | None  # None where nothing could be compared
+    judgement: check_rule.Judgement | None  # None where nothing could be compared
     verdict: str
     note: str
     same_stage: int | None = None  # on how many splits ours is the notebook's; None where it printed none
@@ -126,14 +126,14 @@ def to_rich(report: CheckReport, *, problems_only: bool = False) -> Group:
     return Group(*parts)
 
 
-def judgement_texts(judgement: rule.Judgement | None) -> tuple[str, str]:
+def judgement_texts(judgement: check_rule.Judgement | None) -> tuple[str, str]:
     """Return the mean difference ± its scatter, in published standard errors, and the p-value."""
     if judgement is None:
         return NOT_AVAILABLE, NOT_AVAILABLE
     return _in_ses(judgement), NOT_AVAILABLE if judgement.p_value is None else f"{judgement.p_value:.3f}"
 
 
-def _in_ses(judgement: rule.Judgement) -> str:
+def _in_ses(judgement: check_rule.Judgement) -> str:
     text = f"{judgement.in_ses:+.2f}"
     return text if judgement.scatter is None else f"{text} ± {judgement.scatter / judgement.published_se:.2f}"
 
@@ -147,11 +147,11 @@ def _judge(run: Run | None, dataset: str, ablation: str, metric: Metric, require
         ours = run.values(metric.name)
         differences = ours - np.array(notebook.values(metric.published_name))[np.array(run.splits) - 1]
         num_splits = len(differences)
-        judgement = rule.judge(differences, notebook.se(metric.published_name))
+        judgement = check_rule.judge(differences, notebook.se(metric.published_name))
         problems = [*_bias(judgement), *_too_few_splits_agree(run, notebook, dataset, differences)]
         if judgement.within_scatter:
             notes.insert(0, _within_scatter(judgement, run, differences))
-    evidence = rule.exceptions().get((dataset, ablation))
+    evidence = check_rule.exceptions().get((dataset, ablation))
     if num_splits < NUM_SPLITS and (require_all or not num_splits):
         verdict = MISSING
         present = run.splits if run is not None and num_splits else ()
@@ -176,7 +176,7 @@ def _judge(run: Run | None, dataset: str, ablation: str, metric: Metric, require
     )
 
 
-def _bias(judgement: rule.Judgement) -> list[str]:
+def _bias(judgement: check_rule.Judgement) -> list[str]:
     limit = judgement.exceeded
     if limit is None:
         return []
@@ -185,7 +185,7 @@ def _bias(judgement: rule.Judgement) -> list[str]:
     return [f"the mean difference is {_in_ses(judgement)} published standard errors{shown}; {allowed} is off"]
 
 
-def _within_scatter(judgement: rule.Judgement, run: Run, differences: np.ndarray) -> str:
+def _within_scatter(judgement: check_rule.Judgement, run: Run, differences: np.ndarray) -> str:
     """Say why a large difference passes, and which splits it comes from."""
     furthest = sorted(zip(run.splits, differences, strict=True), key=lambda item: -abs(item[1]))[:2]
     splits = " and ".join(f"{value:+.2g} on split {split}" for split, value in furthest)
@@ -197,7 +197,7 @@ def _within_scatter(judgement: rule.Judgement, run: Run, differences: np.ndarray
 
 def _too_few_splits_agree(run: Run, notebook: PublishedRun, dataset: str, differences: np.ndarray) -> list[str]:
     """Apply the sharper rule of datasets whose splits come out one by one."""
-    sharper = rule.per_split_rules().get(dataset)
+    sharper = check_rule.per_split_rules().get(dataset)
     if sharper is None or run.anchor != sharper.anchor:
         return []
     close = int((np.abs(differences) <= sharper.within).sum())

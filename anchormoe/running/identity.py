@@ -80,8 +80,8 @@ def _dataset_settings(config: Config) -> dict[str, Any]:
     if not is_shipped(config.dataset):
         import numpy as np
 
-        from anchormoe.data.containers import content_sha256
         from anchormoe.data.dataset import load
+        from anchormoe.data.formats import content_sha256
 
         source, mirror = config.data.source.value, config.data.mirror
         dataset = load(config.dataset, variant=variant_of(config), source=source, mirror=mirror)
@@ -92,7 +92,7 @@ def _dataset_settings(config: Config) -> dict[str, Any]:
 def _own_source(target: str | None) -> bytes | None:
     if target is None:
         return None
-    from anchormoe.model.anchors.regressors import own_source
+    from anchormoe.model.anchors.imported import own_source
 
     return own_source(target)
 

@@ -53,9 +53,9 @@ class ExactTrees:
     def __init__(
         self, settings: AnchorSettings, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
     ) -> None:
-        from anchormoe.model.anchors import trees
+        from anchormoe.model.anchors import exact_trees
 
-        self.model = trees.fit(X, y, stages=stages, validation=validation, **settings.params)
+        self.model = exact_trees.fit(X, y, stages=stages, validation=validation, **settings.params)
         self.validation = validation
 
     def staged_rmse(self) -> np.ndarray:

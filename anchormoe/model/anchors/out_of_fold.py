@@ -14,9 +14,9 @@ import numpy as np
 from scipy.optimize import nnls
 
 from anchormoe.model.anchors.boosted import BOOSTED
+from anchormoe.model.anchors.fitted import ConstantAnchor, Predict, RegressorAnchor, StackedAnchor, StagedAnchor
+from anchormoe.model.anchors.imported import make_regressor
 from anchormoe.model.anchors.kernel_machine import Kernel, KernelMachine
-from anchormoe.model.anchors.predictors import ConstantAnchor, Predict, RegressorAnchor, StackedAnchor, StagedAnchor
-from anchormoe.model.anchors.regressors import make_regressor
 from anchormoe.model.settings import AnchorKind, AnchorSettings
 
 

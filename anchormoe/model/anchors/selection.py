@@ -9,8 +9,8 @@ import numpy as np
 from anchormoe.data.splits import InnerSplit
 from anchormoe.errors import UserError
 from anchormoe.model.anchors.boosted import BOOSTED, import_lightgbm
-from anchormoe.model.anchors.predictors import ConstantAnchor, Predict, RegressorAnchor, StagedAnchor
-from anchormoe.model.anchors.regressors import import_regressor, make_regressor, parameters_of
+from anchormoe.model.anchors.fitted import ConstantAnchor, Predict, RegressorAnchor, StagedAnchor
+from anchormoe.model.anchors.imported import import_regressor, make_regressor, parameters_of
 from anchormoe.model.settings import AnchorKind, AnchorSettings
 
 
