@@ -8,7 +8,7 @@ RUN ?=
 RESULTS ?= results
 
 .DEFAULT_GOAL := help
-.PHONY: help bench test lint check reproduce-tables corrected-tables comparison split-by-split bench-speed bench-cost bench-scaling clean
+.PHONY: help bench test lint check reproduce-tables corrected-tables comparison split-by-split docs-tables bench-speed bench-cost bench-scaling clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 26
@@ -63,6 +63,10 @@ comparison: $(VENV)/dev  ## Run what is missing of the cross-fitted recipe and a
 split-by-split: $(VENV)/core  ## The published runs to the letter on the five small datasets
 	$(BIN)/anchormoe-bench experiment=split_by_split results_dir=$(RESULTS) $(RUN)
 	$(BIN)/anchormoe-bench check missing=ok results_dir=$(RESULTS) output=$(RESULTS)/check.txt
+
+docs-tables: $(VENV)/core  ## Write the generated tables of README.md, docs/ and results/ anew from the stored rows
+	$(BIN)/anchormoe-bench tables output=results
+	$(BIN)/python scripts/refresh_tables.py
 
 bench-speed bench-cost bench-scaling: $(VENV)/dev
 	$(BIN)/python benchmarks/$(@:bench-%=%).py

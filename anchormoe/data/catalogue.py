@@ -21,6 +21,7 @@ from anchormoe.errors import UserError
 from anchormoe.paths import shipped
 
 USER_FOLDER = Path("conf/dataset")  # in the current folder
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is ten times as fast
 
 
 @dataclass
@@ -155,7 +156,7 @@ def _text(path: Path) -> str:
 def _read(path: Path) -> DatasetInfo:
     """Read the description in one file; a mistake in it is one line that names the file and the key."""
     try:
-        content = yaml.safe_load(_text(path))
+        content = yaml.load(_text(path), Loader=_LOADER)
     except yaml.YAMLError as error:
         raise UserError(f"{path}: must be YAML, received: {' '.join(str(error).split())}") from None
     dataset = _build(DatasetInfo, content, f"{path}: ")

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.io import arff
 
 from anchormoe.data.catalogue import DatasetInfo
 
@@ -189,6 +188,8 @@ def _parse_excel(data: bytes) -> dict[str, pd.DataFrame]:
 
 
 def _parse_arff(text: str) -> pd.DataFrame:
+    from scipy.io import arff  # slow to import, and seldom needed
+
     records, _ = arff.loadarff(io.StringIO(text))
     frame = pd.DataFrame(records)
     for column in frame.select_dtypes(object).columns:

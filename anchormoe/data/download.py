@@ -4,6 +4,8 @@ The body goes to a temporary file in the cache folder and is moved into place on
 verified, so a file in the cache is complete or absent.
 """
 
+from __future__ import annotations
+
 import os
 import tempfile
 import time
@@ -11,16 +13,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
-import requests
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from anchormoe.data.catalogue import DatasetInfo
 from anchormoe.data.containers import MAX_BYTES, ContainerError, is_original, verified_table
 from anchormoe.errors import UserError
+
+if TYPE_CHECKING:
+    import requests
 
 CACHE_VARIABLE = "ANCHORMOE_DATA"
 _CHUNK_BYTES = 64 * 1024
@@ -146,6 +151,8 @@ def _with_retries(attempt: Callable[[], None], policy: Policy) -> None:
 
 
 def _download(url: str, target: Path, policy: Policy, console: Console) -> None:
+    import requests  # slow to import, and only a download needs it
+
     try:
         # Without compression in transit Content-Length is the size of the file.
         headers = {"Accept-Encoding": "identity"}
@@ -167,6 +174,8 @@ def _download(url: str, target: Path, policy: Policy, console: Console) -> None:
 
 
 def _save(response: requests.Response, target: Path, console: Console) -> None:
+    from requests.exceptions import ChunkedEncodingError
+
     length = response.headers.get("Content-Length", "")
     is_encoded = response.headers.get("Content-Encoding", "identity") != "identity"
     expected = int(length) if length.isdigit() and not is_encoded else None
@@ -182,7 +191,7 @@ def _save(response: requests.Response, target: Path, console: Console) -> None:
                     raise _Failed(f"refused: larger than {MAX_BYTES // 2**20} MiB")
                 write(chunk)
                 progress.update(task, completed=received)
-        except requests.exceptions.ChunkedEncodingError as error:  # the connection closed too early
+        except ChunkedEncodingError as error:  # the connection closed too early
             raise _MayPass(f"truncated: expected {length or 'more'} bytes, found {response.raw.tell()}") from error
     if expected is not None and received != expected:
         raise _MayPass(f"truncated: expected {expected} bytes, found {received}")

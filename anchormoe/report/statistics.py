@@ -1,6 +1,7 @@
 """Tests that tell differences between methods from chance.
 
-The distributions come from scipy.special: importing scipy.stats takes as long as everything else in a report.
+With whole degrees of freedom the distributions of Student and of chi-squared are finite sums. They are written out here
+because importing SciPy takes as long as reading all stored rows; tests compare them with scipy.stats.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy import special
 
 TEST_SHARE = 0.1  # of the rows, in every outer split
 
@@ -40,7 +40,7 @@ def paired_test(first: ArrayLike, second: ArrayLike, *, test_share: float = TEST
     mean, se = float(difference.mean()), math.sqrt(variance)
     if se == 0:
         return PairedTest(mean, se, 1.0 if mean == 0 else 0.0)
-    return PairedTest(mean, se, float(2 * special.stdtr(k - 1, -abs(mean) / se)))
+    return PairedTest(mean, se, two_sided_t(mean / se, k - 1))
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,41 @@ def friedman_p_value(ranks: np.ndarray) -> float:
     if correction == 0:
         return 1.0
     statistic = 12 / (n * k * (k + 1)) * float((ranks.sum(axis=0) ** 2).sum()) - 3 * n * (k + 1)
-    return float(special.chdtrc(k - 1, statistic / correction))
+    return chi_squared_tail(statistic / correction, k - 1)
+
+
+def two_sided_t(t: float, df: int) -> float:
+    """Return P(|T| > |t|) of Student's distribution (Abramowitz and Stegun 26.7.3 and 26.7.4), to about 1e-15.
+
+    With theta = atan(|t| / sqrt(df)) the complement is sin theta (1 + 1/2 cos^2 + 1*3 / (2*4) cos^4 + ...) for even df,
+    up to cos^(df - 2), and 2/pi (theta + sin theta (cos + 2/3 cos^3 + ...)) for odd df, up to the same power.
+    """
+    if math.isnan(t):
+        return math.nan
+    theta = math.atan(abs(t) / math.sqrt(df))
+    odd = df % 2
+    term, total = math.cos(theta) if odd else 1.0, 0.0
+    for power in range(odd, df - 1, 2):
+        total += term
+        term *= (power + 1) / (power + 2) * math.cos(theta) ** 2
+    inside = 2 / math.pi * (theta + math.sin(theta) * total) if odd else math.sin(theta) * total
+    return max(1 - inside, 0.0)
+
+
+def chi_squared_tail(x: float, df: int) -> float:
+    """Return P(X > x) of the chi-squared distribution, which two more degrees of freedom raise by one term.
+
+    That term is (x/2)^(df/2) exp(-x/2) / Gamma(df/2 + 1); the sum starts at erfc(sqrt(x/2)) or exp(-x/2).
+    """
+    half = max(x, 0.0) / 2
+    tail = math.erfc(math.sqrt(half)) if df % 2 else math.exp(-half)
+    for lower in range(2 - df % 2, df, 2):
+        tail += half ** (lower / 2) * math.exp(-half) / math.gamma(lower / 2 + 1)
+    return tail
+
+
+def _normal_cdf(x: np.ndarray) -> np.ndarray:
+    return np.array([0.5 * math.erfc(-value / math.sqrt(2)) for value in x.tolist()])
 
 
 @functools.cache
@@ -94,9 +128,10 @@ def studentized_range_quantile(probability: float, k: int) -> float:
     """
     x = np.linspace(-8, 12, 401)
     density = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+    below_x = _normal_cdf(x)
     low, high = 0.0, 20.0
     while high - low > 1e-9:
         q = (low + high) / 2
-        below = k * np.trapezoid(density * (special.ndtr(x) - special.ndtr(x - q)) ** (k - 1), x)
+        below = k * np.trapezoid(density * (below_x - _normal_cdf(x - q)) ** (k - 1), x)
         low, high = (q, high) if below < probability else (low, q)
     return high

@@ -33,14 +33,16 @@ def _table(run: pd.DataFrame) -> Table:
     beside = "published" if num_splits == 1 else "published ± SE"
     if num_splits < NUM_SPLITS:
         beside += f",\nsame {splits}"
-    for name in ("metric", "mean ± SE", "SD", beside, "difference"):
+    columns = ["metric", "mean ± SE", "SD", *([beside, "difference"] if _is_published_run(first) else [])]
+    for name in columns:
         table.add_column(name, justify="left" if name == "metric" else "right")
     for metric in METRICS.values():
         shown = metric.function is not None and (metric.compared or metric.published_name)
         ours = cells.summarise(run[metric.name]) if shown and metric.name in run else None
         if ours is not None:
             sd = "–" if ours.sd is None else numbers.plus_minus(ours.sd, None, least=_DECIMALS)
-            table.add_row(metric.label_with_unit, _plus_minus(ours), sd, *_published(run, metric))
+            texts = [metric.label_with_unit, _plus_minus(ours), sd, *_published(run, metric)]
+            table.add_row(*texts[: len(columns)])
     return table
 
 
