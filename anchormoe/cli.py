@@ -1,4 +1,4 @@
-"""anchormoe-bench: run (the default), rank, tables, check, data. Users' mistakes: one line on stderr, exit code 2."""
+"""The entry point of anchormoe-bench: it runs a command; a mistake of the user's is one line and exit code 2."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             hint = f"; did you mean {near[0]}?" if near else ""
             raise UserError(f"commands are {', '.join(COMMANDS)}, settings key=value; received {name}{hint}")
         if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())  # a class in a file at hand can be named, as it could under python -m
+            sys.path.append(os.getcwd())  # a class in a file of this folder can be named, as under python -m
         return importlib.import_module(f"anchormoe.commands.{name}").main(words)
     except UserError as error:
         print(f"anchormoe-bench: {error}", file=sys.stderr)
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _completion(words: list[str]) -> int:
-    """Print the script that completes command lines, or what a given one can become."""
+    """Print the script that completes command lines, or the completions of a given one."""
     from anchormoe.commands.help import COMPLETION_SCRIPT, completions
 
     options = {
@@ -54,7 +54,7 @@ def _completion(words: list[str]) -> int:
 
 
 def program() -> int:
-    """Run as the console script: a polite kill (a batch system's, say) is as good as Ctrl-C."""
+    """Run as the console script; SIGTERM, for example from a batch system, is treated like Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     return main()
 

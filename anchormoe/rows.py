@@ -1,4 +1,4 @@
-"""What a row is: one measurement of one split, and what identifies it."""
+"""Rows: the measurement of one split, and the columns that identify it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 Row = dict[str, Any]
 
-# What makes two rows the same measurement. The config hash tells apart runs whose settings differ in any other way.
+# Rows that agree in these columns are the same measurement. The config hash tells runs with different settings apart.
 IDENTITY = ("dataset", "method", "ablation", "protocol", "anchor", "seed", "split", "config_hash")
 
 
 def identity(row: Row) -> tuple[Any, ...]:
-    """Return what makes a row the measurement it is."""
+    """Return the values of the columns that identify a row."""
     return tuple(row[name] for name in IDENTITY)
 
 

@@ -1,11 +1,11 @@
-"""What a split of the cross-fitted recipe costs beside NGBoost's, on one core, in one run.
+"""Measure the cost of a split of the cross-fitted recipe beside that of NGBoost, on one core, in one run.
 
     make bench-cost                                 writes benchmarks/cost.md
     .venv/bin/python benchmarks/cost.py yacht wine  measures some datasets again and leaves the others' lines
 
-NGBoost as its paper runs it (stages chosen on held-out rows, then a refit), twice: with the ngboost library's own trees
-and with the ones of method=ngboost. How many stages it needs differs by a factor of two between splits of a small
-dataset, so those are measured on several. Only ratios travel from one machine to another.
+NGBoost is run as in its paper (stages chosen on held-out rows, then a refit), once with the ngboost library's own trees
+and once with those of method=ngboost. The number of stages it needs differs by a factor of two between splits of small
+datasets, so these are measured on several splits. Only ratios can be compared between machines.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def fit_seconds(name: str, run: str, split: int) -> float:
 
 
 def write(name: str, seconds: dict[str, float]) -> None:
-    """One dataset's line, at once: a run that is stopped leaves what it has measured."""
+    """Write the line of one dataset immediately, so that a run that is stopped keeps what it has measured."""
     table = HERE / "cost.md"
     lines = {line.split()[1]: line for line in table.read_text().splitlines() if line.startswith("| ")}
     ours, own, fast = (seconds[run] for run in RUNS)

@@ -1,4 +1,4 @@
-"""Time and memory against the number of rows, on synthetic data from 1,000 to 1,000,000 rows.
+"""Measure time and memory against the number of rows, on synthetic data from 1,000 to 1,000,000 rows.
 
     make bench-scaling      writes benchmarks/scaling.md and scaling.png
 
@@ -37,7 +37,7 @@ def synthetic(num_rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measure(part: str, num_rows: int) -> dict[str, float]:
-    """Seconds per boosting stage or per epoch, and what the peak memory grew by."""
+    """Measure the seconds per boosting stage or per epoch, and the growth of the peak memory."""
     X, y = synthetic(num_rows)
     with one_thread():
         keep_freed_memory()

@@ -1,10 +1,10 @@
-"""How long a split takes, beside the plain computation and beside other libraries; all of it on one core, in one run.
+"""Measure the time of a split beside the plain computation and other libraries, on one core, in one run.
 
     make bench-speed        writes benchmarks/speed.md
 
 Plain is tests/oracle.py on the same weights: every expert that any row uses evaluated on all rows, autograd,
-torch.optim.AdamW, with scikit-learn's GBDT as the anchor; in short, what the published notebooks do. Both are run
-whole, on split 1. Only ratios travel from one machine to another.
+torch.optim.AdamW, with scikit-learn's GBDT as the anchor, as in the published notebooks. Both are run
+whole, on split 1. Only ratios can be compared between machines.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def timed(work: Callable[[], object]) -> tuple[float, object]:
 
 
 def best_of(work: Callable[[], object], *, seconds: float = 1.0) -> float:
-    """The fastest of as many repetitions as fit."""
+    """Return the time of the fastest of the repetitions that fit into `seconds`."""
     work()
     times, end = [], time.perf_counter() + seconds
     while not times or time.perf_counter() < end:
@@ -152,7 +152,7 @@ def best_of(work: Callable[[], object], *, seconds: float = 1.0) -> float:
 
 
 def matrix_products(config: Config, model, batches: dict[str, Batch]) -> tuple[float, float]:
-    """The experts' products of one step and one validation, replayed without anything around them."""
+    """Time the experts' products of one step and one validation, replayed alone."""
     phase = Phase(model, config.train)
     epoch_seconds = best_of(lambda: (phase.run_epoch(batches["tr"], 1), phase.mean_nll(batches["va"])))
     input_dim, hidden_dim, output_dim = model.experts.sizes
@@ -192,7 +192,7 @@ def _product(a, b):
 
 
 def other_libraries(dataset: Dataset, split: Split, config: Config) -> tuple[float, float]:
-    """Fits on TR and VA together with as many stages as the anchor chooses from."""
+    """Time fits on TR and VA together with the number of stages that the anchor chooses from."""
     from ngboost import NGBRegressor
 
     X, y, stages = dataset.X[split.tv], dataset.y[split.tv], config.anchor.stages

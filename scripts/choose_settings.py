@@ -1,4 +1,4 @@
-"""Compare settings without a look at a test row: the training rows of split 1 are split 90/10 again, several times.
+"""Compare settings without reading a test row: the training rows of split 1 are split 90/10 again, several times.
 
     python scripts/choose_settings.py yacht,boston 3 "method=anchormoe_crossfit" "method=mdn"
 

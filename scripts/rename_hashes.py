@@ -3,7 +3,7 @@
     python scripts/rename_hashes.py [--write]
 
 Rows are matched by everything else that names them: dataset, method, ablation, protocol, anchor, seed and preset.
-Nothing but the hash is touched. Needed once after a change to what a hash covers, such as a setting that moved.
+Only the hash is changed. This is needed after a change of what a hash covers, such as a setting that moved.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main(write: bool) -> None:
             renamed = []
             for line in lines:
                 row = json.loads(line)
-                # Rows older than the presets' names are of the only preset there was.
+                # Rows without the name of a preset are of `published`.
                 key = tuple(row.get(name, "published") for name in NAMES)
                 old, new = row["config_hash"], hashes.get(key, row["config_hash"])
                 renamed.append(line.replace(f'"config_hash": "{old}"', f'"config_hash": "{new}"'))

@@ -12,7 +12,7 @@ from anchormoe.model.training import objective as what_is_descended
 def objective(
     model: AnchorMoE, batch: Batch, config: TrainingSettings, epoch: int, dropout_seed: int = 0
 ) -> tuple[float, list[np.ndarray | None]]:
-    """Gradients in the order and the shapes of model.parameters(), None where the kernels give an empty one."""
+    """Return gradients in the order and shapes of model.parameters(), None where the kernels give an empty one."""
     value, gradients = network_kernels.objective_and_gradients(
         *arrays(batch.x, batch.anchor, batch.y),
         model.weights(),

@@ -21,7 +21,7 @@ def arff_of(table: np.ndarray, columns: Sequence[str], nominal: tuple[str, ...])
 
 
 def excel_of(table: np.ndarray, columns: Sequence[str]) -> bytes:
-    """A minimal xlsx, so that the test needs no library that writes one."""
+    """Make a minimal xlsx file, so that the tests need no library that writes one."""
     rows = "".join(f"<row>{''.join(f'<c><v>{value!r}</v></c>' for value in row)}</row>" for row in table.tolist())
     heading = "".join(f'<c t="inlineStr"><is><t>{column}</t></is></c>' for column in columns)
     spreadsheet = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"

@@ -20,7 +20,7 @@ def test_steps_equal_those_of_torch(dtype: type, clip_norm: float) -> None:
     expected = torch.optim.AdamW(theirs, lr=SETTINGS["learning_rate"], weight_decay=SETTINGS["weight_decay"])
     for number in range(12):
         gradients = [rng.standard_normal(shape).astype(dtype) for shape in SHAPES]
-        absent = number % 3  # another array each time; it must stand still, its own count of steps too
+        absent = number % 3  # another array each time, which must not change, nor its count of steps
         for i, (parameter, gradient) in enumerate(zip(theirs, gradients, strict=True)):
             parameter.grad = None if i == absent else torch.from_numpy(gradient.copy())
         torch.nn.utils.clip_grad_norm_(theirs, clip_norm)

@@ -48,7 +48,7 @@ X, y = table()
 
 
 def make_split(num_rows: int = len(y), calibration_fraction: float = 0.125) -> SimpleNamespace:
-    """Row numbers of the table by fold."""
+    """Return the row numbers of the table, by fold."""
     train, test = OuterSplit(1, seed=1).rows(num_rows)
     inner = inner_split(len(train), SEED, calibration_fraction=calibration_fraction, validation_fraction=0.2)
     folds = {name: train[getattr(inner, name)] for name in ("tr", "va", "tv", "cal")}
@@ -61,7 +61,7 @@ SPLIT = make_split()
 def anchor_means(
     settings: AnchorSettings, X: np.ndarray, y: np.ndarray, split: SimpleNamespace, *, seed: int
 ) -> SimpleNamespace:
-    """The means of every fold: TR and VA by phase 1's anchor, the others by phase 2's."""
+    """Return the means of every fold: TR and VA by phase 1's anchor, the others by phase 2's."""
     anchor = select_anchor(settings, X[split.train], y[split.train], split.inner, seed=seed)
     later = {
         fold: anchor.predict(X[getattr(split, fold)]) for fold in ("tv", "cal", "test") if len(getattr(split, fold))
@@ -74,7 +74,7 @@ def rmse(mean: np.ndarray, target: np.ndarray) -> float:
 
 
 def assert_equal(means: SimpleNamespace, sub: Any, final: Any, *, exactly: bool = True) -> None:
-    """sub was fitted on TR, final on TV; both are functions of features."""
+    """Compare with `sub`, fitted on TR, and `final`, fitted on TV; both are functions of features."""
     for fold in FOLDS:
         expected = (sub if fold in ("tr", "va") else final)(X[getattr(SPLIT, fold)])
         received = getattr(means, fold)
@@ -86,7 +86,7 @@ def assert_equal(means: SimpleNamespace, sub: Any, final: Any, *, exactly: bool 
 
 
 def assert_interior(stage: int | None) -> None:
-    """A minimum at either end would be found by a broken search as well."""
+    """Assert that a stage is not at either end, where a broken search would find it too."""
     assert stage is not None
     assert 1 < stage < STAGES
 
@@ -141,8 +141,7 @@ def test_lightgbm_selects_the_stage_and_equals_short_fits() -> None:
 
 @pytest.mark.parametrize(("config", "rtol"), [(XGBOOST, 1e-3), (TREES, 1e-10)], ids=["xgboost", "trees"])
 def test_other_exact_trees_equal_gbdt_on_training_rows(config: AnchorSettings, rtol: float) -> None:
-    """What makes them a replacement. On other rows they may differ: where several features part a node's rows equally
-    well, each picks its own."""
+    """On other rows they may differ: where several features split a node's rows equally well, each picks its own."""
     gbdt, other = (anchor_means(kind, X, y, SPLIT, seed=SEED) for kind in (GBDT, config))
     assert_interior(gbdt.stage)
     assert other.stage == gbdt.stage
@@ -182,7 +181,7 @@ def test_xgboost_has_a_bin_for_so_many_rows_16_to_256_in_all() -> None:
     for rows_per_bin, bins in ((1, 256), (4, len(split.tr) // 4), (100, 16)):
         received, expected = means(rows_per_bin=rows_per_bin), means(max_bin=bins)
         assert received.stage == expected.stage
-        for fold in ("tr", "va"):  # of the fit to TR; TV has more rows and with them more bins
+        for fold in ("tr", "va"):  # bins of the fit to TR; TV has more rows and so more bins
             np.testing.assert_array_equal(getattr(received, fold), getattr(expected, fold))
     assert not np.array_equal(means(max_bin=16).tr, means(max_bin=256).tr)
 
@@ -211,7 +210,7 @@ def test_trees_that_stop_early_are_the_first_of_the_long_fit() -> None:
 
 
 def test_trees_pass_over_columns_that_say_nothing_new() -> None:
-    """Constant ones and copies change no prediction; nor does it matter where they stand."""
+    """Constant columns and copies change no prediction, wherever they are."""
     constant, copy = np.full((len(X), 1), 3.0), X[:, 1:2]
     means = anchor_means(TREES, X, y, SPLIT, seed=SEED)
     padded = anchor_means(TREES, np.hstack([constant, X, copy, constant]), y, SPLIT, seed=SEED)

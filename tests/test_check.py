@@ -25,7 +25,7 @@ EXCEPTED = [("kin8nm", "no_anchor", "nll_z"), ("kin8nm", "no_anchor", "rmse")]
 
 @pytest.fixture
 def rows() -> pd.DataFrame:
-    """The notebooks' values with a little noise."""
+    """Return the notebooks' values with a little noise."""
     rows = stored_rows()
     noise = np.random.default_rng(0).normal(scale=2e-5, size=len(rows))
     rows["rmse_y"] += noise
@@ -68,7 +68,7 @@ def test_the_committed_rows_pass() -> None:
 
 
 def share_off(bias: float, scatter: float, *, runs: int = 4000, splits: int = 20) -> float:
-    """How often a cell is off whose true bias is in published standard errors, its scatter in standard deviations."""
+    """Return how often a cell is off; the bias is in published standard errors, the scatter in standard deviations."""
     rng = np.random.default_rng(1)
     differences = bias / np.sqrt(20) + scatter * rng.standard_normal((runs, splits))
     return float(np.mean([check_rule.judge(run, 1 / np.sqrt(20)).exceeded is not None for run in differences]))
@@ -117,7 +117,7 @@ def test_one_broken_split_is_off_although_no_test_sees_it() -> None:
 
 
 def test_a_cell_that_missed_by_a_hair_in_a_run_from_nothing_passes() -> None:
-    """Two published standard errors and a bit, with a mean that is itself known to one only."""
+    """The difference is 2.1 published standard errors, and its mean is itself uncertain by one."""
     differences = np.random.default_rng(3).standard_normal(20)
     differences += 2.1 / np.sqrt(20) - differences.mean()
     judgement = check_rule.judge(differences, 1 / np.sqrt(20))
@@ -128,7 +128,7 @@ def test_a_cell_that_missed_by_a_hair_in_a_run_from_nothing_passes() -> None:
 
 def test_few_splits_are_judged_by_their_size_alone() -> None:
     for num_splits in (1, 4):
-        se = 1 / np.sqrt(num_splits)  # of a mean over so few splits
+        se = 1 / np.sqrt(num_splits)  # standard error of a mean over these splits
         for size, off in ((1.9, False), (2.1, True)):
             judgement = check_rule.judge(np.full(num_splits, size * se) + 1.3e-5, 1 / np.sqrt(20))
             assert (judgement.exceeded is not None) == off
@@ -165,7 +165,7 @@ def test_two_standard_errors_are_found_and_a_small_difference_is_not(rows: pd.Da
 
 
 def test_reruns_that_scatter_like_the_notebooks_seldom_fail() -> None:
-    """Every cell as if it had been run anew: differences of the published standard deviation, no bias."""
+    """Every cell gets differences of the published standard deviation without bias, as if it had been run again."""
     rng, off = np.random.default_rng(0), 0
     base = stored_rows(anchor="trees", epoch=None)  # the rule for single splits is for gbdt
     for _ in range(20):
@@ -243,7 +243,7 @@ def test_comparison_is_paired() -> None:
 
 @pytest.mark.parametrize(("num_off", "verdict"), [(2, PASS), (3, OFF)])
 def test_per_split_rule(rows: pd.DataFrame, num_off: int, verdict: str) -> None:
-    """0.02 in three splits is far below a standard error of the mean, yet boston comes out split by split."""
+    """A difference of 0.02 in three splits is far below a standard error, but Boston must agree split by split."""
     rows.loc[(rows["dataset"] == "boston") & (rows["ablation"] == "full") & (rows["split"] <= num_off), "nll_z"] += 0.02
     assert result(check(rows), "boston", "full", "nll_z").verdict == verdict
     assert result(check(rows), "boston", "full", "rmse").verdict == PASS
@@ -273,7 +273,7 @@ def test_boston_stages_must_all_be_equal_and_epochs_nearly(rows: pd.DataFrame) -
 
 
 def test_rounding_of_published_values_is_allowed_for() -> None:
-    """Naval's RMSE is published as 0.0009 to 0.0011: what rounding does to their mean is no difference."""
+    """Naval's RMSE is published as 0.0009 to 0.0011, so the effect of rounding on the mean is not a difference."""
     half_an_error = 0.5 * published.notebook("no_cal", "naval").se("rmse")
     for beyond, verdict in ((1.2e-5, PASS), (1.5e-5, OFF)):
         moved = stored_rows()

@@ -14,7 +14,7 @@ from anchormoe.errors import UserError
 
 
 def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """Run a command that must fail as the user's mistake; returns its one line."""
+    """Run a command that must fail as the user's mistake, and return its one line."""
     assert cli.main(list(arguments)) == 2
     captured = capsys.readouterr()
     lines = captured.err.splitlines()

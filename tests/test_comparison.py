@@ -147,7 +147,7 @@ def test_every_format_shows_every_table(format: str) -> None:
 
 
 def test_methods_go_down_and_datasets_across() -> None:
-    """Sixteen methods side by side fit no page."""
+    """Sixteen methods side by side would not fit on a page."""
     lines = render.render([table(made_up_rows(), "comparison_nll_y")], "md").splitlines()
     header, _, *body = [line.split("|")[1:-1] for line in lines if line.startswith("|")]
     assert lines[0] == "### NLL in original units (nll_y ± SE)"
@@ -157,7 +157,7 @@ def test_methods_go_down_and_datasets_across() -> None:
 
 
 def test_a_metric_of_the_registry_has_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One entry in anchormoe.distributions.scores is all there is to do."""
+    """A new metric needs only one entry in anchormoe.distributions.scores."""
     rows = made_up_rows()
     before = {item.key for item in comparison.build(rows)}
     monkeypatch.setitem(
@@ -207,7 +207,7 @@ def test_rows_of_another_protocol_or_ablation_do_not_count() -> None:
 
 
 def test_the_diagram_names_every_ranked_method_and_joins_those_not_told_apart() -> None:
-    """Nine datasets, always in the same order: with four methods ranks must differ by 1.56 to be told apart."""
+    """With nine datasets and four methods, ranks must differ by 1.56 to be told apart."""
     figure = figures.critical_difference(made_up_rows(), "nll_y")
     (axes,) = figure.axes
     labels = {text.get_text() for text in axes.texts}

@@ -18,8 +18,8 @@ from anchormoe.running.tasks import Task, make_task
 from anchormoe.running.threads import one_thread
 
 RESULTS = Path(__file__).parent.parent / "results"
-# What a recomputed score may differ by. The cross-fitted rows were made by the same compiled code; those of the paper's
-# recipe by an earlier one, whose float32 sums had another order.
+# The largest difference of a recomputed score. The cross-fitted rows were made by the same compiled code; those of the
+# paper's recipe were made by code whose float32 sums have another order.
 CASES = {
     "anchormoe": (["anchor=trees"], "corrected", 1e-3),
     "anchormoe_crossfit": ([], "crossfit", 1e-9),

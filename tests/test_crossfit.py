@@ -58,11 +58,11 @@ def test_a_rows_anchor_does_not_depend_on_its_fold(config):
     X, y = ordinary()
     folds = out_of_fold.folds_of(len(y), 4, seed=1)
     changed = y.copy()
-    changed[folds[2]] = np.random.default_rng(1).permutation(y[folds[2]])  # as a whole the fold stays what it was
-    if config is TREES:  # the one thing that held-out rows decide; let it be decided
+    changed[folds[2]] = np.random.default_rng(1).permutation(y[folds[2]])  # the same targets in another order
+    if config is TREES:  # held-out rows decide the stage, so there must be only one
         config = dataclasses.replace(config, stages=1)
     before, after = (out_of_fold.fit(config, X, t, folds, seed=1, network=no_network).mean for t in (y, changed))
-    if config is NONE:  # the mean of all rows, which the change leaves as it was but for the order of a sum
+    if config is NONE:  # the mean of all rows, which changes only in the order of its sum
         np.testing.assert_allclose(after, before, rtol=1e-14, atol=0)
     else:
         assert np.array_equal(before[folds[2]], after[folds[2]])
@@ -82,7 +82,7 @@ def test_anchor_of_a_regressor_is_what_the_regressor_predicts():
 
 @pytest.mark.parametrize(("least_rows", "num_kernels"), [(20, 2), (70, 4), (1000, 4)])
 def test_folds_share_a_kernel_that_has_seen_none_of_them(least_rows, num_kernels):
-    """The fewest kernels that are each learnt from enough rows; a fold's own where there are not enough."""
+    """There are as few kernels as leave enough rows to learn from, and one per fold where there are not enough rows."""
     X, y = ordinary()
     config = dataclasses.replace(KERNEL, params={"least_rows": least_rows})
     folds = out_of_fold.folds_of(len(y), 4, seed=1)
@@ -125,7 +125,7 @@ def test_a_model_that_stopped_early_stays_as_it_was():
 
 
 def test_stack_finds_the_weights_of_its_members():
-    """Against a search over a grid of weights."""
+    """The weights are compared with a search over a grid."""
     X, y = ordinary()
     folds = out_of_fold.folds_of(len(y), 4, seed=1)
     members = {
@@ -294,7 +294,7 @@ def difficult(kind: str) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("kind", ["30 rows", "one feature", "constant feature", "constant target"])
 def test_survives_difficult_data(kind):
-    """With every anchor of the preset; the density is finite and integrates to one."""
+    """With every anchor of the preset, the density is finite and integrates to one."""
     X, y = difficult(kind)
     (job,) = parse([*QUICK, "dataset=yacht"])
     settings = crossfit.Settings(job.crossfit, job.anchor, job.model, job.train)

@@ -32,7 +32,7 @@ def tolerance(dtype: type) -> dict[str, float]:
 
 
 def components(mixture: GaussianMixture) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Weights, means and scales in the target's units, in float64."""
+    """Return weights, means and scales in the target's units, in float64."""
     weights, means, scales = (np.float64(part) for part in (mixture.weights, mixture.means, mixture.scales))
     return weights, means * mixture.scale + mixture.center, scales * mixture.scale
 
@@ -55,7 +55,7 @@ def test_density_cdf_and_crps_are_those_of_the_weighted_normals(dtype: type, cen
 
 
 def test_log_prob_is_computed_in_the_precision_of_the_components() -> None:
-    """The published numbers are float32's; a detour over float64 would move their digits."""
+    """The published numbers were computed in float32; float64 would change their last digits."""
     single = random_mixture(5, dtype=np.float32)
     assert single.standard_log_prob(random_values(5)).dtype == np.float32
     assert single.float64().standard_log_prob(random_values(5)).dtype == np.float64
@@ -122,7 +122,7 @@ def test_quantile_inverts_the_cdf(p: float, dtype: type) -> None:
 
 
 def test_quantile_between_two_far_components() -> None:
-    """Here the cdf is flat between the components: a method that follows its slope alone gets lost."""
+    """The cdf is flat between the components, where a method that follows only its slope fails."""
     mixture = GaussianMixture(np.log([[0.3, 0.7]]), np.array([[-1e4, 1e4]]), np.array([[0.05, 1.0]]))
     assert mixture.quantile(0.15)[0] == pytest.approx(-1e4, abs=1e-9)
     assert mixture.quantile(0.65)[0] == pytest.approx(1e4, abs=1e-9)

@@ -42,7 +42,7 @@ def archive(**members: bytes) -> bytes:
 
 
 def boston_arff() -> bytes:
-    """Like OpenML's: CHAS and RAD are nominal attributes."""
+    """Make an ARFF file like OpenML's, where CHAS and RAD are nominal attributes."""
     boston = DATASETS["boston"]
     kinds = {"CHAS": "{0,1}", "RAD": "{1,2,3,4,5,6,7,8,24}"}
     header = ["@relation boston"] + [f"@attribute {column} {kinds.get(column, 'REAL')}" for column in boston.columns]
@@ -51,7 +51,7 @@ def boston_arff() -> bytes:
 
 
 class Misbehaving(BaseHTTPRequestHandler):
-    """The path names the behaviour; `server.requests` records the paths that were asked for."""
+    """A server that misbehaves as the path says; `server.requests` records the requested paths."""
 
     def do_GET(self) -> None:
         requests = self.server.requests  # type: ignore[attr-defined]
@@ -85,7 +85,7 @@ class Misbehaving(BaseHTTPRequestHandler):
                 self.wfile.flush()
                 self.server.released.wait(5)  # type: ignore[attr-defined]
         except (BrokenPipeError, ConnectionResetError):
-            pass  # the client gave up, as the slow cases want it to
+            pass  # the client gave up, as intended in the slow cases
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -107,7 +107,7 @@ def server(monkeypatch) -> Iterator[ThreadingHTTPServer]:
 
 
 def at(server: ThreadingHTTPServer, *paths: str, name: str = "yacht") -> DatasetInfo:
-    """The dataset with these paths of the local server as its only homes."""
+    """Return the dataset with these paths of the local server as its only addresses."""
     urls = [f"http://127.0.0.1:{server.server_port}/{path}" for path in paths]
     return dataclasses.replace(DATASETS[name], urls=urls)
 

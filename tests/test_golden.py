@@ -23,7 +23,7 @@ METRICS = ("rmse_y", "rmse_y_uncalibrated", "nll_z", "nll_y", "crps_y", "coverag
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_thread() -> Iterator[None]:
-    """As the runner's workers: the order of float32 sums, hence the last digits, depends on it."""
+    """Use one thread, as workers do: the order of float32 sums, hence the last digits, depends on it."""
     with one_thread():
         yield
 
@@ -44,8 +44,8 @@ def numbers(row: Row) -> dict[str, float]:
 
 # --- against the published splits
 
-# The published runs trained all 400 epochs; these splits' best comes early. Patience ends phase 1 soon after it and
-# leaves phase 2 as it is, which fewer epochs would not (its temperature is where 400 epochs leave it).
+# The published runs trained all 400 epochs; the best epoch of these splits comes early. Patience ends phase 1 soon
+# after it and does not change phase 2, as fewer epochs would (its temperature is the one after 400 epochs).
 PATIENCE = "train.patience=20"
 
 
@@ -99,7 +99,7 @@ def test_no_cal_of_the_clean_protocol_is_the_same_model_without_the_linear_map()
 
 @pytest.mark.parametrize("ablation", ["full", "no_anchor", "no_router", "no_cal"])
 def test_scores_do_not_depend_on_the_unit_of_the_target(ablation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Target and anchor are z-scored: in units 2^10 times smaller everything in z stays, everything in y scales."""
+    """In units 2^10 times smaller, scores of z stay and scores of y scale, because target and anchor are z-scored."""
     overrides = ("dataset=yacht", "anchor.stages=20", "train.epochs=5", f"ablation={ablation}")
     row = run_split(config(*overrides), 1)
     monkeypatch.setattr(evaluation, "load_dataset", lambda task: in_other_units(load_dataset(task)))

@@ -31,13 +31,13 @@ LEVELS = {
 
 
 def part_of(module: str) -> str:
-    """The folder or file below anchormoe that a module belongs to."""
+    """Return the folder or file below anchormoe that a module belongs to."""
     names = module.split(".")
     return names[1] if len(names) > 1 else "__init__"
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The modules of this package that a file imports, anywhere in it."""
+    """Yield the modules of this package that a file imports, anywhere in it."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "anchormoe")
@@ -49,7 +49,7 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def upward(part: str, modules: list[str]) -> list[str]:
-    """Those imports that do not point down."""
+    """Return the imports that do not point down."""
     return [name for name in modules if part_of(name) != part and LEVELS[part_of(name)] >= LEVELS[part]]
 
 

@@ -62,7 +62,7 @@ def test_rows_without_a_column_and_no_rows_at_all() -> None:
 
 
 def test_every_step_can_be_run() -> None:
-    """The experiment makes the steps that no other experiment has."""
+    """The experiment runs the steps that no other experiment runs."""
     jobs = parse(["experiment=ingredients", "dataset=yacht"])
     made = {("ingredients", job.model.name) for job in jobs}
     assert made == {step for step in ingredients.STEPS.values() if step[0] == "ingredients"}

@@ -44,7 +44,7 @@ def fit(name: str, X: np.ndarray, y: np.ndarray, *, seed: int = 3) -> Regressor:
 
 
 def quick(name: str, seed: int = 3) -> Regressor:
-    if name == "sparse_gaussian_process":  # above a number of rows it is another computation
+    if name == "sparse_gaussian_process":  # with many rows it is a different computation
         return made("gaussian_process", SPARSE, seed)
     return made(name, QUICK.get(name, {}), seed)
 
@@ -55,7 +55,7 @@ def made(name: str, parameters: dict[str, object], seed: int = 3) -> Regressor:
 
 
 def ordinary(num_rows: int = 120, num_columns: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    """Noise that grows with the first column."""
+    """Make data with noise that grows with the first column."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (num_rows, num_columns))
     y = 2 * X[:, 0] + np.exp(X[:, 0]) * 0.2 * rng.standard_normal(num_rows)
@@ -179,7 +179,7 @@ def test_an_unknown_method_and_an_unknown_parameter_are_the_users_mistakes() -> 
 
 
 def test_a_sparse_process_with_all_rows_inducing_is_the_exact_one() -> None:
-    """Titsias' bound is then the likelihood itself: log N(y; m, K + s^2 I), here by numpy."""
+    """Titsias' bound is then the likelihood log N(y; m, K + s^2 I) itself, here computed by scipy."""
     from anchormoe.methods.gaussian_process import _Exact, _Sparse
 
     X, y = (torch.as_tensor(values) for values in ordinary(40))
@@ -200,12 +200,12 @@ def test_a_sparse_process_with_all_rows_inducing_is_the_exact_one() -> None:
 
 
 def test_a_tree_of_ngboost_fits_its_rows_as_the_librarys_own() -> None:
-    """Ties included: columns that part the rows alike fit them alike."""
+    """This holds for ties too: columns that split the rows equally fit them equally."""
     learners = pytest.importorskip("ngboost.learners")
     from anchormoe.methods.ngboost import Tree
 
     X, _ = ordinary(60)
-    for gradient in np.random.default_rng(1).standard_cauchy((20, 60)):  # outliers, which end up in nodes of their own
+    for gradient in np.random.default_rng(1).standard_cauchy((20, 60)):  # outliers, which get nodes of their own
         library = sklearn.base.clone(learners.default_tree_learner).set_params(random_state=0).fit(X, gradient)
         mine = Tree(X).fit(X, gradient).predict(X)
         np.testing.assert_allclose(mine, library.predict(X), rtol=1e-10, atol=1e-10 * np.abs(gradient).max())
@@ -213,8 +213,8 @@ def test_a_tree_of_ngboost_fits_its_rows_as_the_librarys_own() -> None:
 
 def test_ngboost_is_what_its_library_computes_with_its_own_trees() -> None:
     X, y = ordinary(600)
-    # Short training: later, several columns cut off the same few rows, and the library draws lots between them. Its
-    # held-out loss then differs from one seed to the next, so a choice of stages may differ from ours.
+    # Training is short: later, several columns cut off the same few rows, and the library draws one at random. Its
+    # held-out loss then differs between seeds, so its choice of stages may differ from ours.
     parameters = {"stages": 60, "learning_rates": [0.01, 0.02]}
     mine, library = (made("ngboost", parameters | {"own_trees": own}).fit(X, y) for own in (False, True))
     assert mine.model.n_estimators == library.model.n_estimators
@@ -224,9 +224,9 @@ def test_ngboost_is_what_its_library_computes_with_its_own_trees() -> None:
 
 
 def test_ngboost_of_the_paper_is_fitted_to_the_target_in_its_own_units() -> None:
-    """Where the library's shortest step matters: it is 1e-4, of whatever unit the target has."""
+    """The library's shortest step is 1e-4 in the unit of the target, which matters here."""
     library = pytest.importorskip("ngboost")
-    X, y = ordinary(80, num_columns=1)  # one column: the library draws lots where two part the rows alike
+    X, y = ordinary(80, num_columns=1)  # one column: the library draws one at random where two are equally good
     (job,) = parse(["method=ngboost_authors", "anchor=none", "method.params.stages=1000"])
     scales = {}
     for unit in (1.0, 1e4):

@@ -1,4 +1,4 @@
-"""A dataset of the user's: a file, three lines of YAML and no Python; every mistake is one line."""
+"""A user's dataset is a file and three lines of YAML; every mistake is one line."""
 
 import dataclasses
 import lzma
@@ -35,7 +35,7 @@ def text(values: np.ndarray, heading: str = "area,rooms,price", separator: str =
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A current folder with a dataset of its own."""
+    """Make a current folder with a dataset of its own."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "houses.csv").write_text(text(table()))
     (tmp_path / "conf" / "dataset").mkdir(parents=True)

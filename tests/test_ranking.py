@@ -1,4 +1,4 @@
-"""anchormoe-bench rank: from a class in a file at hand to its place among all methods."""
+"""The command rank: a class in a file of the current folder gets its rank among all methods."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def write_class(folder: Path, value: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's working folder with a class in it."""
+    """Make a user's working folder with a class in it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # two versions within a second would share the file
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # two versions within a second would share the cached file
     write_class(tmp_path, "y.mean()")
     return tmp_path
 

@@ -86,7 +86,7 @@ def test_it_equals_a_direct_dense_solve(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_it_is_run_on_kin8nm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few features, for speed: still far better than the mean of the target."""
+    """With few features, for speed, it is still far better than the mean of the target."""
     monkeypatch.setattr(rff_krr, "NUM_CLUSTERS", 3)
     monkeypatch.setattr(rff_krr, "NUM_FEATURES", 64)
     task = make_task(config("dataset=kin8nm", "protocol=published"), 1)

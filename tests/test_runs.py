@@ -165,7 +165,7 @@ def test_a_dead_worker_costs_the_splits_under_way_and_nothing_else(tmp_path: Pat
 def _command_line(entry: Path) -> bytes:
     try:
         return (entry / "cmdline").read_bytes()
-    except OSError:  # it has ended meanwhile
+    except OSError:  # the process has ended meanwhile
         return b""
 
 
@@ -175,7 +175,7 @@ def _parent(entry: Path) -> int:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_told_to_stop_says_so_and_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
-    """Ctrl-C reaches the workers too, as all of the terminal's processes; a kill only the one it is meant for."""
+    """Ctrl-C reaches all processes of the terminal, workers too; a kill reaches only its process."""
     command = [sys.executable, "-m", "anchormoe.cli", *QUICK, "workers=2", f"results_dir={tmp_path}"]
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -222,7 +222,7 @@ def test_kill_9_ten_times_loses_and_duplicates_nothing(tmp_path: Path) -> None:
         assert set(before) <= set(stored())
         assert not finished, "the sweep ended before it was killed ten times"
         kills += 1
-    time.sleep(1.0)  # orphaned workers notice and leave
+    time.sleep(1.0)  # orphaned workers notice and exit
     assert subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False).returncode == 0
     rows = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
     found = sorted((row["dataset"], row["split"]) for row in rows)

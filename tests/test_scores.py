@@ -19,7 +19,7 @@ CENTER, SCALE = 22.5, 9.2
 
 
 def predicted(*, dtype: type = np.float64) -> GaussianMixture:
-    """A mixture whose reported mean is a mapped one, as the paper's recipe predicts it."""
+    """Make a mixture whose reported mean is mapped, as the paper's recipe predicts it."""
     normal = np.random.default_rng(0).standard_normal((3, NUM_ROWS, 4))
     log_weights = normal[0] - np.log(np.exp(normal[0]).sum(1, keepdims=True))
     mixture = GaussianMixture(*(part.astype(dtype) for part in (log_weights, normal[1], np.exp(0.4 * normal[2]))))

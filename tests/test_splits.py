@@ -32,7 +32,7 @@ SIZES = {
 
 @pytest.fixture(scope="module")
 def configs() -> dict[tuple[str, str], Config]:
-    """The published protocol's configuration of every dataset and ablation."""
+    """Return the published protocol's configuration of every dataset and ablation."""
     swept = jobs(["ablation=full,no_anchor,no_router,no_cal", "anchor=gbdt"])
     return {
         (name, job.ablation): dataclasses.replace(job.config(), dataset=info(name)) for job in swept for name in SIZES
@@ -42,7 +42,7 @@ def configs() -> dict[tuple[str, str], Config]:
 def all_rows(
     outer: OuterSplit, num_rows: int, seed: int, *, calibration_fraction: float, validation_fraction: float
 ) -> SimpleNamespace:
-    """Row numbers of the table by fold."""
+    """Return the row numbers of the table, by fold."""
     train, test = outer.rows(num_rows)
     fractions = {"calibration_fraction": calibration_fraction, "validation_fraction": validation_fraction}
     inner = inner_split(len(train), seed, **fractions)
@@ -51,7 +51,7 @@ def all_rows(
 
 
 def make_split(config: Config, num_rows: int, number: int) -> SimpleNamespace:
-    """The rows that a configuration's task uses for each purpose."""
+    """Return the rows that a configuration's task uses for each purpose."""
     task = make_task(config, number)
     fractions = {name: task.arguments[name] for name in ("calibration_fraction", "validation_fraction")}
     return all_rows(task.split, num_rows, task.arguments["inner_seed"], **fractions)
@@ -73,7 +73,7 @@ def published_split(
 
 
 def assert_partition(whole: np.ndarray, *parts: np.ndarray) -> None:
-    """Every row in exactly one part."""
+    """Assert that every row is in exactly one part."""
     assert np.array_equal(np.sort(np.concatenate(parts)), np.sort(whole))
 
 

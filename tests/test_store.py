@@ -96,7 +96,7 @@ def test_load_results_reads_the_named_experiments(tmp_path: Path) -> None:
 
 
 def test_a_whole_last_row_without_its_newline_is_kept(tmp_path: Path) -> None:
-    """An editor may leave a file so."""
+    """An editor may leave a file without the last newline."""
     path = tmp_path / "boston.jsonl"
     RowFile(path).append(make_row(1))
     path.write_bytes(path.read_bytes()[:-1])

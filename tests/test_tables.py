@@ -78,7 +78,7 @@ def test_notebook_runs() -> None:
 
 
 def test_conversion_to_original_units_agrees_with_the_data() -> None:
-    """nll_z + log(std of the training and validation targets), averaged over splits, from the data themselves."""
+    """The conversion adds log(std of the training and validation targets), here computed from the data themselves."""
     np = pytest.importorskip("numpy")
     from anchormoe.data.catalogue import info
     from anchormoe.data.dataset import load
@@ -366,7 +366,7 @@ def test_rows_without_a_column_leave_cells_missing(form: str, column: str) -> No
 
 
 def test_what_a_cell_measures_is_what_its_protocol_says() -> None:
-    """Stated once, in conf/protocol and the catalogue; here by hand, from the notebooks."""
+    """conf/protocol and the catalogue state this once; here it is written by hand, from the notebooks."""
     assert cells.measured("kin8nm", "full", "published") == ("rff_krr", "standard")
     assert cells.measured("kin8nm", "full", "clean") == ("anchormoe", "standard")
     assert cells.measured("energy", "no_anchor", "published") == ("anchormoe", "heating")

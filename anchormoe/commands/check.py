@@ -1,4 +1,4 @@
-"""`anchormoe-bench check`: stored rows against the published numbers, and a few splits recomputed now."""
+"""The command `anchormoe-bench check`: compare stored rows with the published numbers and recompute a few splits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ def main(arguments: list[str]) -> int:
 
 
 def live_check(count: int, console: Console) -> bool:
-    """Recompute the first `count` of LIVE_SPLITS: stored rows show what the code once did, this shows what it does."""
+    """Recompute the first `count` of LIVE_SPLITS and tell whether all agree with the published values.
+
+    Stored rows show what the code computed when they were made; this shows what it computes now.
+    """
     if count == 0:
         return True
     from anchormoe.config.compose import jobs

@@ -1,4 +1,4 @@
-"""`anchormoe-bench data`: list the datasets with their state and hazards, or fetch their originals."""
+"""The command `anchormoe-bench data`: list the datasets with their state and hazards, or fetch their originals."""
 
 import os
 
@@ -87,7 +87,7 @@ def _row(dataset: DatasetInfo) -> list[str]:
 
 
 def _home(dataset: DatasetInfo) -> str:
-    """The repository and the dataset's number there, or the whole address where it has none."""
+    """Return the repository and the dataset's number there, or the whole address where it has none."""
     number = next((part for part in dataset.homepage.split("/") if part.isdigit()), None)
     repository = "OpenML" if "openml" in dataset.homepage else "UCI"
     return dataset.homepage if number is None else f"{repository} {number}"

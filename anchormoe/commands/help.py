@@ -1,4 +1,4 @@
-"""What `anchormoe-bench --help` prints, and shell completion. Neither needs Hydra."""
+"""The help page of anchormoe-bench and its shell completion; neither needs Hydra."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ complete -F _anchormoe_bench anchormoe-bench"""
 
 
 def help_text() -> str:
-    """Return the help page with what can be chosen now."""
+    """Return the help page with the present choices of every config group."""
     lines = [f"  {group}: {', '.join(choices(group))}" for group in GROUPS]
     return _HELP.replace("{choices}", "\n".join(lines))
 
 
 def completions(words: list[str], commands: list[str], options: dict[str, list[str]]) -> list[str]:
-    """Return what the last word can become: a command, a key with its =, or a value of a config group.
+    """Return the completions of the last word: commands, keys with their =, or values of a config group.
 
     `options` are the keys that a command takes; a command without keys of its own takes those of a run.
     """

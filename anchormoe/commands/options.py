@@ -1,4 +1,4 @@
-"""key=value options of the commands that need no Hydra."""
+"""Parsing of key=value options, for the commands that need no Hydra."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def parse_options(
 ) -> dict[str, str] | None:
     """Read key=value arguments: a closed choice (its first value is the default) or free text (default empty).
 
-    Returns None if help was asked for and given.
+    The result is None if help was asked for and printed.
     """
     options = {key: choices[0] if choices else "" for key, choices in known.items()}
     for argument in arguments:
@@ -30,7 +30,7 @@ def parse_options(
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file a command was asked for, making its folder."""
+    """Write a file that the user asked for, and make its folder."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

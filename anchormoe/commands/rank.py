@@ -1,4 +1,4 @@
-"""`anchormoe-bench rank package.module.Class`: a regressor of yours on all nine datasets, ranked among all methods."""
+"""The command `anchormoe-bench rank package.module.Class`: run a regressor on all datasets and rank it."""
 
 from __future__ import annotations
 

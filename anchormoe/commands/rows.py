@@ -1,4 +1,4 @@
-"""The stored rows a command reads: those that ship with the package and those of the user's own runs."""
+"""The stored rows that a command reads: those that ship with the package and those of the user's own runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anchormoe.running.store import load_results
 def stored_rows(results_dir: str | None = None, *, beside_shipped: bool = False) -> pd.DataFrame:
     """Return all rows of a folder; without one, those of ./results and those that ship with the package.
 
-    With beside_shipped the shipped rows join a folder that was named, too. Rows of the first folder come first.
+    With `beside_shipped`, the shipped rows are added to those of a named folder. Rows of the first folder come first.
     """
     folders = _folders(results_dir)
     if beside_shipped:
@@ -32,7 +32,7 @@ def table_rows(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def comparison_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """Keep the same and the regressors that the user ranked."""
+    """Keep the rows behind the paper's tables and those of regressors that the user ranked."""
     return _of(rows, (*TABLE_EXPERIMENTS, RANKING_EXPERIMENT))
 
 

@@ -1,4 +1,4 @@
-"""`anchormoe-bench key=value ...`: run what a configuration or a sweep asks for, with a progress bar and a summary."""
+"""The command `anchormoe-bench key=value ...`: run a configuration or a sweep, with a progress bar and a summary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from anchormoe.running.driver import StoredTask
     from anchormoe.running.tasks import Task
 
-_FLAGS = ("-m", "--multirun")  # Hydra's for a sweep; here a comma is enough
+_FLAGS = ("-m", "--multirun")  # Hydra's flags for a sweep; here a comma is enough
 
 
 def main(arguments: list[str]) -> int:
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
 
 
 def report_failures(rows: pd.DataFrame, console: Console) -> int:
-    """Print what failed, one line for each cause, and return the exit code."""
+    """Print one line for each cause of failure and return the exit code."""
     failed = rows[rows.status != "ok"]
     for error, group in failed.groupby("error", sort=False) if len(failed) else ():
         first = group.iloc[0]
@@ -71,7 +71,7 @@ _HARMLESS = ("experiment_name", "splits", "workers", "results_dir", "data.source
 
 
 def _require_stock(argument: str) -> None:
-    """Refuse settings for rows behind the paper's tables: with one more epoch they measure something else."""
+    """Refuse settings for the experiments behind the tables: rows with other settings measure something else."""
     key, equals, _ = argument.partition("=")
     if equals and key not in (*_SELECTS, *_HARMLESS):
         names = ", ".join(STOCK_EXPERIMENTS)
@@ -119,7 +119,7 @@ def run_jobs(wanted: Sequence[JobConfig], console: Console) -> pd.DataFrame:
 class _Watch:
     """A progress bar over all splits of all jobs.
 
-    It counts work, not splits, so that the remaining time is honest in a sweep whose small datasets come first.
+    It counts work instead of splits, so that the remaining time is right in a sweep that begins with small datasets.
     """
 
     def __init__(self, tasks: Sequence[Task], console: Console) -> None:

@@ -1,4 +1,4 @@
-"""`anchormoe-bench tables`: the paper's tables, the comparison and the ingredients, from stored rows."""
+"""The command `anchormoe-bench tables`: the paper's tables, the comparison and the ingredients, from stored rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hydra to plain objects: compose, expand sweeps, validate; every mistake of the user's becomes one clear line."""
+"""Configurations from command lines: Hydra composes them, sweeps are expanded, mistakes become one clear line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anchormoe.errors import UserError
 from anchormoe.paths import shipped
 
 GROUPS = ("dataset", "protocol", "anchor", "model", "method", "ingredient", "ablation", "experiment")
-# Whose keys are somebody else's parameters: the schema cannot know them.
+# Keys below these are parameters of other libraries, which the schema cannot know.
 _OPEN_KEYS = ("method.params.", "anchor.params.", "anchor.members.")
 
 
@@ -128,7 +128,7 @@ def _parsed(arguments: Sequence[str]) -> list[Any]:
 
 
 class _one_line:
-    """Turn what Hydra and OmegaConf raise into a UserError."""
+    """A context that turns exceptions of Hydra and OmegaConf into a UserError."""
 
     def __init__(self, overrides: Sequence[str]) -> None:
         self.overrides = overrides
@@ -154,7 +154,7 @@ def _refuse_unknown_keys(config: Any, instance: Any, prefix: str) -> None:
 
 
 def explain(error: Exception, overrides: Sequence[str]) -> str:
-    """Say in one line: the key, what was required, what was received, the nearest valid name."""
+    """Describe an error in one line: the key, what was required, what was received, the nearest valid name."""
     from hydra.errors import MissingConfigException, OverrideParseException
 
     if isinstance(error, MissingConfigException):

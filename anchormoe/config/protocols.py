@@ -1,4 +1,4 @@
-"""The protocols of `conf/protocol/`, as objects: which data and which method stand behind a result.
+"""The protocols of `conf/protocol/` as objects: the data and the method behind every result.
 
 This module reads the YAML files without Hydra, so that reports can use them and still start quickly.
 """
@@ -36,14 +36,14 @@ def rules(protocol: str, ablation: str) -> RunRules:
 
 
 def method_behind(dataset: str, ablation: str, protocol: str) -> str:
-    """Return the method that a protocol runs under the name of Anchor-MoE: itself, but for one published dataset."""
+    """Return the method that a protocol runs as Anchor-MoE; it is another one only for the published Kin8nm."""
     return rules(protocol, ablation).methods.get(dataset, "anchormoe")
 
 
 def variant_behind(dataset: str, ablation: str, protocol: str) -> str | None:
     """Return the target and feature set that a protocol uses: its own choice, else the dataset's first variant.
 
-    The result is None for a dataset that is not in the catalogue: then any variant will do.
+    The result is None for a dataset that is not in the catalogue; then any variant is accepted.
     """
     chosen = rules(protocol, ablation).variants.get(dataset)
     if chosen is not None:

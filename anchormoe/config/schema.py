@@ -21,10 +21,10 @@ from anchormoe.model.settings import (
 
 NUM_SPLITS = 20
 ABLATIONS = ("full", "no_anchor", "no_router", "no_cal")
-# The runs behind the tables. Their rows are of the stock configuration, nothing else enters the tables.
+# The experiments behind the tables. Their rows have the standard configuration; no other rows enter the tables.
 TABLE_EXPERIMENTS = ("split_by_split", "tables", "corrected", "comparison", "crossfit")
 STOCK_EXPERIMENTS = (*TABLE_EXPERIMENTS, "ingredients")
-RANKING_EXPERIMENT = "ranking"  # regressors of the user's, beside the comparison
+RANKING_EXPERIMENT = "ranking"  # regressors of the user's, to be ranked with the comparison
 
 
 class SeedRule(Enum):
@@ -39,12 +39,12 @@ class DataSource(Enum):
 
 @dataclass
 class RunRules:
-    """What a protocol decides for one ablation."""
+    """The rules of a protocol for one ablation."""
 
-    inner_seed: SeedRule = SeedRule.fixed  # of the inner splits and the anchor
-    calibration_fraction: float = 0.125  # of the 90%; 0: no CAL split
-    validation_fraction: float = 0.2  # of what CAL leaves
-    feature_fold: Fold = Fold.train_validation  # whose column statistics phase 2 uses
+    inner_seed: SeedRule = SeedRule.fixed  # seed of the inner splits and the anchor
+    calibration_fraction: float = 0.125  # share of the training rows; 0 means no CAL split
+    validation_fraction: float = 0.2  # share of the rows that CAL leaves
+    feature_fold: Fold = Fold.train_validation  # fold whose column statistics phase 2 uses
     anchor_column: bool = True  # the anchor is a column of the network input
     initial_weights: InitialWeights = InitialWeights.own
     variants: dict[str, str] = field(default_factory=dict)  # dataset -> target and feature set
@@ -79,7 +79,7 @@ class DataConfig:
 class MethodConfig:
     name: str = "anchormoe"
     target: str | None = None  # import path of a regressor, for the method sklearn
-    params: dict[str, Any] = field(default_factory=dict)  # of a method other than Anchor-MoE
+    params: dict[str, Any] = field(default_factory=dict)  # parameters of a method other than Anchor-MoE
 
     def __post_init__(self) -> None:
         require(
@@ -109,19 +109,19 @@ class Config:
 
     @property
     def rules(self) -> RunRules:
-        """The protocol's rules for this ablation."""
+        """Return the protocol's rules for this ablation."""
         return getattr(self.protocol, self.ablation)
 
 
 @dataclass
 class JobConfig(Config):
-    """A configuration with what does not change a number: which splits, where to, with how many processes."""
+    """A configuration with settings that change no number: the splits, the folder of the rows, the processes."""
 
     experiment_name: str = "runs"  # folder under results_dir
     results_dir: str = "results"
     splits: str = f"1-{NUM_SPLITS}"
     workers: str = "auto"  # processes of one thread each; auto: one per core
-    sweep: dict[str, str] = field(default_factory=dict)  # of an experiment: what to run, as on the command line
+    sweep: dict[str, str] = field(default_factory=dict)  # what an experiment runs, written as on the command line
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,7 +134,7 @@ class JobConfig(Config):
         self.num_workers()
 
     def split_numbers(self) -> list[int]:
-        """`7`, `1-5` or `1,3,8-10`, counted from 1."""
+        """Return the numbers that `splits` asks for, written as `7`, `1-5` or `1,3,8-10` and counted from 1."""
         numbers: set[int] = set()
         for part in self.splits.split(","):
             first, _, last = part.strip().partition("-")
@@ -147,7 +147,7 @@ class JobConfig(Config):
 
     def num_workers(self) -> int:
         if self.workers == "auto":
-            affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+            affinity = getattr(os, "sched_getaffinity", None)  # missing on some systems
             return len(affinity(0)) if affinity else os.cpu_count() or 1
         require(self.workers.isdigit() and int(self.workers) > 0, "workers", "auto or a positive number", self.workers)
         return int(self.workers)

@@ -1,4 +1,4 @@
-"""The datasets: where they come from, what their tables look like, which columns are features and target.
+"""The catalogue of datasets: their sources, their tables, and which columns are features and target.
 
 Each is described by one file `conf/dataset/<name>.yaml`, shipped with the package or written by the user in the
 current folder. A shipped dataset is one canonical float64 table with all features and all targets, in the column order
@@ -30,7 +30,7 @@ class Variant:
 
     target: str = ""
     features: list[str] = field(default_factory=list)  # empty: all columns but the target
-    rows: list[int] | None = None  # [start, stop) where not all
+    rows: list[int] | None = None  # [start, stop); None means all rows
 
     def __post_init__(self) -> None:
         is_range = self.rows is None or (len(self.rows) == 2 and 0 <= self.rows[0] < self.rows[1])
@@ -45,31 +45,31 @@ class Variant:
 
 @dataclass
 class DatasetInfo:
-    """What is known about one dataset before it is read, and which part of it a run uses.
+    """The description of one dataset before it is read, and which part of it a run uses.
 
-    A dataset names its `target`, or several `variants` of which the first is the default. It is also the schema of the
-    dataset in Hydra's configuration.
+    A dataset names its `target`, or several `variants` of which the first is the default. This class is also the schema
+    of the dataset in Hydra's configuration.
     """
 
     name: str = ""
     title: str = ""
-    path: str | None = None  # of the user's file; None: data/<name>.csv.xz, which ships with the package
+    path: str | None = None  # the user's file; None means data/<name>.csv.xz, which ships with the package
     target: str = ""
     features: list[str] = field(default_factory=list)  # empty: all columns but the target
     variants: dict[str, Variant] = field(default_factory=dict)
-    columns: list[str] = field(default_factory=list)  # empty: those of the file's heading
+    columns: list[str] = field(default_factory=list)  # empty: the names in the file's heading
     rows: int | None = None
     homepage: str = ""
     licence: str = ""
     licence_note: str = ""
     citation: str = ""
-    urls: list[str] = field(default_factory=list)  # of the original, tried in this order
-    file_name: str = ""  # of the original, as a mirror folder holds it
+    urls: list[str] = field(default_factory=list)  # addresses of the original, tried in this order
+    file_name: str = ""  # name of the original in a mirror folder
     archive_member: str = ""  # the original's name inside its home's zip archive
-    content_sha256: str | None = None  # of the table, see `containers.content_sha256`; verified when stated
+    content_sha256: str | None = None  # hash of the table by `containers.content_sha256`; verified when stated
     original_sha256: str = ""
     original_bytes: int = 0
-    variant: str | None = None  # chosen for a run; None: what the protocol says, else the first
+    variant: str | None = None  # chosen for a run; None means the protocol's choice, else the first
     subsample: int | None = None  # rows drawn once, before the outer splits
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class DatasetInfo:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The columns that some variant predicts, each once."""
+        """Return the columns that some variant predicts, each once."""
         return tuple(dict.fromkeys(variant.target for variant in self.variants.values()))
 
     def choose_variant(self, name: str | None = None) -> tuple[str, Variant]:

@@ -1,4 +1,4 @@
-"""Description -> verified table -> Dataset: from the copy in the package, the public home, or a file of the user's."""
+"""Datasets, read and verified: from the copy in the package, the public home, or a file of the user's."""
 
 import dataclasses
 import functools
@@ -55,7 +55,7 @@ def load(
 
 
 def num_rows(info: DatasetInfo, variant: str | None = None) -> int:
-    """Return the number of rows of a variant; the table is read only if the description does not tell."""
+    """Return the number of rows of a variant; the table is read only if the description does not state it."""
     _, chosen = info.choose_variant(variant)
     if chosen.rows is not None:
         return chosen.rows[1] - chosen.rows[0]

@@ -1,4 +1,4 @@
-"""Bytes of a data file -> float64 table, whatever the container: text, csv, xls, xlsx, arff, each also in zip or xz.
+"""Readers of data files: text, csv, xls, xlsx and arff, each also in zip or xz, become a float64 table.
 
 What counts is the parsed content. The same table in another container is accepted, a different table never is.
 """
@@ -17,17 +17,17 @@ import pandas as pd
 
 from anchormoe.data.catalogue import DatasetInfo
 
-# What an archive may unpack to, and a download may be; the largest original is under 4 MB.
+# The largest size of an unpacked archive and of a download; the largest original is under 4 MB.
 MAX_BYTES = 64 * 2**20
 _DATA_SUFFIXES = (".csv", ".tsv", ".txt", ".data", ".xls", ".xlsx", ".arff", ".xz")
 
 
 class ContainerError(ValueError):
-    """The bytes do not hold the wanted table; the message is a short reason without the address."""
+    """Raised when bytes do not hold the wanted table; the message is a short reason without the address."""
 
 
 def content_sha256(table: np.ndarray) -> str:
-    """SHA-256 over the shape and the C-order little-endian float64 values."""
+    """Return the SHA-256 of the shape and the C-order little-endian float64 values."""
     values = np.ascontiguousarray(table, dtype="<f8") + 0.0  # adding 0.0 turns -0.0, which equals 0.0, into 0.0
     return hashlib.sha256(f"{values.shape[0]}x{values.shape[1]}\n".encode() + values.tobytes()).hexdigest()
 
@@ -60,7 +60,7 @@ def verified_table(data: bytes, dataset: DatasetInfo) -> np.ndarray:
 
 
 def is_original(data: bytes, dataset: DatasetInfo) -> bool:
-    """Whether the bytes are the original file itself, not only the same values."""
+    """Tell whether the bytes are the original file itself, not only the same values."""
     return len(data) == dataset.original_bytes and hashlib.sha256(data).hexdigest() == dataset.original_sha256
 
 
@@ -167,7 +167,7 @@ def _parse_delimited(text: str) -> pd.DataFrame:
     if not _is_heading(heading.iloc[0]):
         heading = heading[:0]
     try:
-        # pandas' faster float parser is off by one bit now and then
+        # pandas' faster float parser is sometimes off by one bit
         cells = read(skiprows=len(heading), float_precision="round_trip", low_memory=False)
     except pd.errors.EmptyDataError:  # nothing but a heading
         cells = heading[:0]

@@ -1,4 +1,4 @@
-"""Which rows train, select, calibrate and test: index arrays, from the numpy streams the published splits came from."""
+"""Splits of the rows to train, select, calibrate and test: index arrays from the published splits' random streams."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def subsample(num_rows: int, size: int, seed: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class OuterSplit:
-    """The number-th of a stream of random permutations of the rows, cut at 90%; numbers count from 1."""
+    """An outer split: the `number`-th random permutation of a stream, cut at 90%; numbers count from 1."""
 
     number: int
     seed: int
@@ -36,7 +36,7 @@ class OuterSplit:
 
 @dataclass(frozen=True)
 class InnerSplit:
-    """Positions among the training rows; TV is TR and VA together, in the order they were drawn."""
+    """An inner split: positions among the training rows; TV is TR and VA together, in the order they were drawn."""
 
     tr: np.ndarray
     va: np.ndarray

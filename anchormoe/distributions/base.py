@@ -1,4 +1,4 @@
-"""What a regressor predicts: one distribution per row, in the target's units, NumPy arrays in and out."""
+"""The base class of predicted distributions: one per row, in the target's units, NumPy arrays in and out."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class Distribution(ABC):
     """Predicted distributions of N rows.
 
     A subclass works in standard units, z = (y - center) / scale, the ones a model was fitted in; this class turns them
-    into the target's. Values y are (N,) arrays or one number for all rows.
+    into the target's units. Values y are (N,) arrays or one number for all rows.
     """
 
     center: float = 0.0
     scale: float = 1.0
-    reported_mean: np.ndarray | None = None  # the mean to report where it is not the density's: see `mean`
+    reported_mean: np.ndarray | None = None  # the mean to report if it is not the density's; see `mean`
     mean_before_calibration: np.ndarray | None = None
 
     @property
     @abstractmethod
     def num_rows(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
 
     @abstractmethod
     def _mean(self) -> np.ndarray: ...
@@ -55,40 +55,40 @@ class Distribution(ABC):
 
     @property
     def mean(self) -> np.ndarray:
-        """The mean of each row (N,).
+        """Return the mean of each row (N,).
 
-        The paper's recipe calibrates the mean and leaves the density as it is; then this is the calibrated one.
+        The paper's recipe calibrates the mean and leaves the density as it is; then this is the calibrated mean.
         """
         return self.reported_mean if self.reported_mean is not None else self.density_mean
 
     @property
     def density_mean(self) -> np.ndarray:
-        """The mean of each row's density (N,), also where another one is reported."""
+        """Return the mean of each row's density (N,), also where another one is reported."""
         return np.asarray(self._mean(), dtype=np.float64) * self.scale + self.center
 
     @property
     def std(self) -> np.ndarray:
-        """The standard deviation of each row (N,)."""
+        """Return the standard deviation of each row (N,)."""
         return np.asarray(self._std(), dtype=np.float64) * self.scale
 
     def log_prob(self, y: np.ndarray | float) -> np.ndarray:
-        """The log-density at y (N,)."""
+        """Return the log-density at y (N,)."""
         return np.asarray(self.standard_log_prob(y), dtype=np.float64) - math.log(self.scale)
 
     def standard_log_prob(self, y: np.ndarray | float) -> np.ndarray:
-        """The log-density of the standardised target, in the precision the model computes in."""
+        """Return the log-density of the standardised target, in the precision the model computes in."""
         return self._log_prob(self._standardised(y))
 
     def cdf(self, y: np.ndarray | float) -> np.ndarray:
-        """The probability of a value up to y (N,)."""
+        """Return the probability of a value up to y (N,)."""
         return self._cdf(self._standardised(y))
 
     def prob(self, low: np.ndarray | float, high: np.ndarray | float) -> np.ndarray:
-        """The probability of a value between low and high (N,); either may be infinite."""
+        """Return the probability of a value between low and high (N,); either may be infinite."""
         return self._prob(self._standardised(low), self._standardised(high))
 
     def quantile(self, level: np.ndarray | Sequence[float] | float) -> np.ndarray:
-        """The value below which a share `level` lies: (N,) for one level, (N, Q) for Q levels."""
+        """Return the value below which a share `level` lies: (N,) for one level, (N, Q) for Q levels."""
         levels = np.asarray(level, dtype=np.float64)
         if levels.size == 0 or not bool(((levels > 0) & (levels < 1)).all()):
             raise ValueError(f"level must lie strictly between 0 and 1, received {level}")
@@ -98,17 +98,17 @@ class Distribution(ABC):
         return columns[0] if levels.ndim == 0 else np.stack(columns, axis=1)
 
     def interval(self, coverage: float) -> np.ndarray:
-        """The central interval that holds a share `coverage`: (N, 2), low and high."""
+        """Return the central interval that holds a share `coverage`: (N, 2), low and high."""
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie strictly between 0 and 1, received {coverage}")
         return self.quantile([(1 - coverage) / 2, (1 + coverage) / 2])
 
     def crps(self, y: np.ndarray | float) -> np.ndarray:
-        """The continuous ranked probability score at y (N,), in the target's units."""
+        """Return the continuous ranked probability score at y (N,), in the target's units."""
         return self._crps(self._standardised(y)) * self.scale
 
     def sample(self, num_samples: int, rng: Rng) -> np.ndarray:
-        """Random draws (num_samples, N); `rng` is a generator or a seed."""
+        """Draw random values (num_samples, N); `rng` is a generator or a seed."""
         return self._sample(num_samples, np.random.default_rng(rng)) * self.scale + self.center
 
     def _standardised(self, y: np.ndarray | float) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Another library's distribution under our names, and how to get one out of its regressor."""
+"""Adapters for distributions of other libraries and for the regressors that predict them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from anchormoe.distributions.base import Distribution
 
-_NUM_LEVELS = 500  # of the quantiles that stand for a distribution where it has no formula for what is asked
+_NUM_LEVELS = 500  # number of quantiles that represent a distribution where it has no formula
 _LEVELS = (np.arange(_NUM_LEVELS) + 0.5) / _NUM_LEVELS
 
 
 @dataclass(frozen=True, eq=False)
 class ForeignDistribution(Distribution):
-    """A distribution of scipy, torch, skpro, ngboost or alike; what it cannot answer is computed from its quantiles."""
+    """A distribution of scipy, torch, skpro or ngboost; what it has no formula for is computed from its quantiles."""
 
     foreign: Any
     rows: int
@@ -46,7 +46,7 @@ class ForeignDistribution(Distribution):
         return self._ask(("ppf", "icdf", "quantile"), level)
 
     def _crps(self, z: np.ndarray) -> np.ndarray:
-        """Twice the mean over levels p of the quantile loss (1[z < q_p] - p) (q_p - z)."""
+        """Return twice the mean over levels p of the quantile loss (1[z < q_p] - p) (q_p - z)."""
         total = np.zeros(self.rows)
         for level in _LEVELS:
             quantile = self._quantile(np.full(self.rows, level))
@@ -58,14 +58,14 @@ class ForeignDistribution(Distribution):
 
     def _attribute(self, *names: str) -> Any:
         for name in names:
-            found = getattr(self.foreign, name, None)  # ngboost's have every attribute, as None
+            found = getattr(self.foreign, name, None)  # ngboost has every attribute, some of them None
             if found is not None:
                 return found
         raise TypeError(f"a predicted distribution must have {' or '.join(names)}, received {type(self.foreign)}")
 
     def _as_its_rows(self, values: np.ndarray) -> Any:
-        """Give skpro a column, torch a tensor, the others an array."""
-        values = np.array(values)  # a broadcast view has no memory of its own, which torch wants
+        """Return values in the library's form: a column for skpro, a tensor for torch, an array for the others."""
+        values = np.array(values)  # torch needs memory of its own, which a broadcast view does not have
         if type(self.foreign).__module__.startswith("torch."):
             import torch
 
@@ -77,7 +77,7 @@ class ForeignDistribution(Distribution):
 
 
 def as_distribution(predicted: Any, num_rows: int) -> Distribution:
-    """Return our own distributions as they are and wrap any other library's."""
+    """Return a distribution of ours as it is, and wrap one of another library."""
     return predicted if isinstance(predicted, Distribution) else ForeignDistribution(predicted, num_rows)
 
 

@@ -13,12 +13,12 @@ from scipy.special import ndtr, ndtri
 from anchormoe.distributions.base import Distribution
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
-_BLOCK_ELEMENTS = 2**20  # of the arrays that a block of rows needs; bounds the memory, not the result
+_BLOCK_ELEMENTS = 2**20  # size of the arrays for a block of rows; it bounds the memory and does not change results
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianMixture(Distribution):
-    """p(z) = sum_m exp(log_weights_m) N(z; means_m, scales_m^2), one mixture per row.
+    """Gaussian mixtures p(z) = sum_m exp(log_weights_m) N(z; means_m, scales_m^2), one mixture per row.
 
     log_weights, means, scales: (N, M), scales > 0, in standard units. `log_prob` and `mean` are computed in the
     components' own precision, because the published numbers came from float32; everything else in float64.
@@ -83,7 +83,7 @@ class GaussianMixture(Distribution):
 
     @property
     def variance(self) -> np.ndarray:
-        """The variance in standard units, E[sigma^2] + Var[mu]: within plus between components (N,)."""
+        """Return the variance in standard units, E[sigma^2] + Var[mu]: within plus between components (N,)."""
         spread = np.square(self.means - self._mean()[:, None])
         return (self.weights * (np.square(self.scales) + spread)).sum(1)
 
@@ -107,13 +107,13 @@ class GaussianMixture(Distribution):
         return (exact.weights * ndtr((z[:, None] - exact.means) / exact.scales)).sum(1)
 
     def _prob(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Each component's share from its nearer tail, so that no digits are lost far out."""
+        """Return the probabilities, each component's from its nearer tail, so that no digits are lost far out."""
         exact = self._exact
         a, b = ((value[:, None] - exact.means) / exact.scales for value in (low, high))
         return (exact.weights * np.where(a > 0, ndtr(-a) - ndtr(-b), ndtr(b) - ndtr(a))).sum(1)
 
     def _quantile(self, level: np.ndarray) -> np.ndarray:
-        """By Newton's method inside a bracket that every step narrows."""
+        """Find the quantiles by Newton's method inside a bracket that every step narrows."""
         exact = self._exact
         # A mixture's quantile lies between the smallest and the largest of its components' quantiles.
         components = exact.means + exact.scales * ndtri(level)[:, None]
@@ -132,7 +132,7 @@ class GaussianMixture(Distribution):
         return z
 
     def _crps(self, z: np.ndarray) -> np.ndarray:
-        """sum_m w_m A(z - mu_m, s_m^2) - 1/2 sum_mn w_m w_n A(mu_m - mu_n, s_m^2 + s_n^2)."""
+        """Compute sum_m w_m A(z - mu_m, s_m^2) - 1/2 sum_mn w_m w_n A(mu_m - mu_n, s_m^2 + s_n^2)."""
         return self._by_blocks(_crps, z, elements_per_row=self.means.shape[1] ** 2)
 
     def _by_blocks(
@@ -159,7 +159,7 @@ class GaussianMixture(Distribution):
 
 
 def _log_sum_exp(values: np.ndarray) -> np.ndarray:
-    """log sum_m exp(values_m) over the last axis, in the precision of the values."""
+    """Compute log sum_m exp(values_m) over the last axis, in the precision of the values."""
     largest = values.max(axis=-1, keepdims=True)
     return np.log(np.exp(values - largest).sum(-1)) + largest[..., 0]
 
@@ -173,7 +173,7 @@ def _crps(weights: np.ndarray, means: np.ndarray, scales: np.ndarray, z: np.ndar
 
 
 def _expected_distance(difference: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """A(d, v) = E|d + sqrt(v) Z| for a standard normal Z."""
+    """Compute A(d, v) = E|d + sqrt(v) Z| for a standard normal Z."""
     scale = np.sqrt(variance)
     ratio = difference / scale
     density = np.exp(-0.5 * np.square(ratio) - _LOG_SQRT_2PI)

@@ -26,14 +26,14 @@ class Metric:
     """
 
     name: str
-    title: str  # of a table
-    label: str  # short, without the unit: of a line or a column
+    title: str  # heading of a table
+    label: str  # short heading of a line or a column, without the unit
     unit: str  # empty for a share
     lower_is_better: bool | None
     function: Callable[[Distribution, np.ndarray], float] | None
-    published_name: str | None = None  # in benchmarks/published.json
-    compared: bool = True  # has tables in the comparison of methods
-    decimals: int = 3  # shown at least
+    published_name: str | None = None  # its name in benchmarks/published.json
+    compared: bool = True  # whether the comparison of methods has tables of it
+    decimals: int = 3  # least number of decimals shown
 
     @property
     def label_with_unit(self) -> str:
@@ -42,7 +42,7 @@ class Metric:
 
 
 def nll_z(distribution: Distribution, y: np.ndarray) -> float:
-    """Return the mean NLL of the standardised target, in the model's own precision: published ones are float32."""
+    """Return the mean NLL of the standardised target in the model's own precision, float32 for the published ones."""
     return float(-distribution.standard_log_prob(y).mean())
 
 
@@ -62,7 +62,7 @@ def rmse_y(distribution: Distribution, y: np.ndarray) -> float:
 
 
 def rmse_y_uncalibrated(distribution: Distribution, y: np.ndarray) -> float:
-    """Return the RMSE of the means before calibration, which are the reported ones where there is none."""
+    """Return the RMSE of the means before calibration; without calibration these are the reported means."""
     before = distribution.mean_before_calibration
     return _rmse(distribution.mean if before is None else before, y)
 
@@ -115,7 +115,7 @@ PIT_BINS = 20
 
 
 def pit_counts(distribution: Distribution, y: np.ndarray) -> list[int]:
-    """Count the targets in each twentieth of their predicted distribution: all alike if it is calibrated."""
+    """Count the targets in each twentieth of their predicted distribution; equal counts mean that it is calibrated."""
     return np.histogram(distribution.cdf(y), bins=PIT_BINS, range=(0, 1))[0].tolist()
 
 

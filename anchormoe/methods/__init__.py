@@ -1,4 +1,4 @@
-"""The methods by name. Each is a regressor: fit(X, y), then predict_dist(X) as often as one likes.
+"""The registry of methods. Each is a regressor with fit(X, y) and predict_dist(X).
 
 A module is imported only when its method is asked for.
 """
@@ -16,9 +16,9 @@ from anchormoe.errors import UserError
 
 
 class Regressor(Protocol):
-    """The contract of every method. It owns its inner splits, held-out rows and seeds."""
+    """The contract of every method, which owns its inner splits, held-out rows and seeds."""
 
-    diagnostics_: dict[str, Any]  # what a row tells about the fit: selected stage, epoch, calibration, ...
+    diagnostics_: dict[str, Any]  # facts about the fit that the row stores: selected stage, epoch, calibration, ...
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Fit to rows X (N, I) and targets y (N,)."""
@@ -29,14 +29,14 @@ class Regressor(Protocol):
 
 @dataclass(frozen=True)
 class Method:
-    """Where a method's class is, what tables call it, and the extra that installs what it needs."""
+    """The import path of a method's class, its title in tables, and the extra that installs what it needs."""
 
     path: str
     title: str
     extra: str | None = None
 
 
-# In the order of the tables: Anchor-MoE first, then as in the paper, then what the paper does not have.
+# In the order of the tables: Anchor-MoE, the other methods of the paper, then those that the paper does not have.
 METHODS = {
     "anchormoe_crossfit": Method("anchormoe.model.crossfit.CrossfitAnchorMoE", "Anchor-MoE, cross-fitted"),
     "anchormoe": Method("anchormoe.model.paper.PaperAnchorMoE", "Anchor-MoE"),
@@ -61,12 +61,12 @@ METHODS = {
 
 
 def title(name: str) -> str:
-    """Return what tables call a method; a regressor of the user's is called by its import path."""
+    """Return the title of a method in tables; for a regressor of the user's it is the import path."""
     return METHODS[name].title if name in METHODS else name
 
 
 def make(name: str, arguments: dict[str, Any]) -> Regressor:
-    """Make an unfitted regressor; a library that is missing or an argument it does not have is said in one line."""
+    """Make an unfitted regressor; a missing library or an unknown argument is a UserError."""
     if name not in METHODS:
         raise UserError(f"method must be one of {', '.join(METHODS)}, received {name}")
     method = METHODS[name]

@@ -1,4 +1,4 @@
-"""Any scikit-learn, ngboost or skpro regressor by its import path: the user's own."""
+"""The method that wraps any scikit-learn, ngboost or skpro regressor, named by its import path."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from anchormoe.methods.base import SCALE_FLOOR, StandardisedRegressor, hold_out
 from anchormoe.model.anchors.imported import import_regressor, new_regressor, parameters_of
 
 NUM_RESIDUALS = 50
-BANDWIDTH = 0.3  # of the residuals' kernel, in their standard deviations
+BANDWIDTH = 0.3  # bandwidth of the residuals' kernel, in their standard deviations
 
 
 class AnyRegressor(StandardisedRegressor):
-    """A regressor of another library behind the contract.
+    """A regressor of another library under the contract of methods.
 
-    One that predicts distributions is asked for them; to a point prediction the distribution of its validation
-    residuals is added, the same for every row.
+    If it predicts distributions, these are used. Otherwise the distribution of its validation residuals is put around
+    its point predictions, the same for every row.
     """
 
     def __init__(self, *, target: str, random_state: int = 0, **parameters: Any) -> None:

@@ -1,7 +1,7 @@
-"""What the rivals have in common: the regressor contract on a standardised target, and a few helpers.
+"""The base class of the other methods, which fits to a standardised target, and a few helpers.
 
-A rival subclasses `StandardisedRegressor` and implements `_fit(X, y, seed)` and `_predict(X)`. What it needs for
-choosing its settings it holds out itself.
+A method subclasses `StandardisedRegressor` and implements `_fit(X, y, seed)` and `_predict(X)`. It holds out rows
+itself to choose its settings.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from anchormoe.distributions.base import Distribution
 from anchormoe.distributions.mixture import GaussianMixture
 
 VALIDATION_FRACTION = 0.2
-SCALE_FLOOR = 1e-4  # of a predicted scale, in standard deviations of the target: no density may be a spike
+SCALE_FLOOR = 1e-4  # least predicted scale, in standard deviations of the target, so that no density is a spike
 
 
 class StandardisedRegressor(ABC):
     """A regressor that is fitted to the z-scored target.
 
-    With `raw_target` it gets, and predicts, the target in its own units.
+    With `raw_target` it gets and predicts the target in its own units.
     """
 
     raw_target = False
@@ -40,14 +40,14 @@ class StandardisedRegressor(ABC):
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Fit to rows X (N, I) and targets y (N,)."""
         self.diagnostics_: dict[str, Any] = {}
-        self.center_, self.scale_ = float(y.mean()), float(y.std()) or 1.0  # zero: a target that never varies
+        self.center_, self.scale_ = float(y.mean()), float(y.std()) or 1.0  # 1 for a constant target
         self.is_constant_ = np.ptp(y) == 0
-        if not self.is_constant_:  # else there is nothing to learn, and most methods would divide by a spread of zero
+        if not self.is_constant_:  # else there is nothing to learn, and most methods would divide by zero
             self._fit(X, y if self.raw_target else (y - self.center_) / self.scale_, self.random_state)
         return self
 
     def predict_dist(self, X: np.ndarray) -> Distribution:
-        """Predict distributions of rows."""
+        """Predict distributions of rows, in the target's units."""
         if self.is_constant_:
             distribution: Distribution = GaussianMixture.normal(np.zeros(len(X)), SCALE_FLOOR)
         else:
@@ -67,7 +67,7 @@ def standardiser(X: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def hold_out(num_rows: int, seed: int, *, fraction: float = VALIDATION_FRACTION) -> tuple[np.ndarray, np.ndarray]:
-    """Draw rows to fit on and rows to choose on."""
+    """Draw rows to fit on and held-out rows to choose settings on."""
     order = np.random.default_rng(seed).permutation(num_rows)
     held_out = max(1, round(fraction * num_rows))
     return order[held_out:], order[:held_out]

@@ -23,7 +23,7 @@ Loss = Callable[["Layers", Tensor, Tensor], Tensor]  # layers, x_MBI, y_MB -> on
 
 
 class Layers(NamedTuple):
-    """M networks with one hidden layer of rectified linear units; further holds learned numbers outside the layers."""
+    """M networks with one hidden layer of rectified linear units and, in `further`, other learned numbers."""
 
     hidden_weight_MIH: Tensor
     hidden_bias_MH: Tensor
@@ -32,7 +32,7 @@ class Layers(NamedTuple):
     further: Tensor
 
     def __call__(self, x_MBI: Tensor, input_mask: Tensor | None = None, hidden_mask: Tensor | None = None) -> Tensor:
-        """Outputs (M, B, O); a mask multiplies what enters a layer of weights."""
+        """Return outputs (M, B, O); a mask multiplies what enters a layer of weights."""
         entering_MBI = x_MBI if input_mask is None else x_MBI * input_mask
         hidden_MBH = torch.baddbmm(self.hidden_bias_MH.unsqueeze(1), entering_MBI, self.hidden_weight_MIH).relu()
         if hidden_mask is not None:
@@ -40,15 +40,15 @@ class Layers(NamedTuple):
         return torch.baddbmm(self.output_bias_MO.unsqueeze(1), hidden_MBH, self.output_weight_MHO)
 
     def squared_weights(self) -> tuple[Tensor, Tensor]:
-        """The sum of the squared weights, without biases, of either layer: two of shape (M)."""
+        """Return the sums of the squared weights, without biases, of both layers: two tensors (M)."""
         return self.hidden_weight_MIH.square().sum((1, 2)), self.output_weight_MHO.square().sum((1, 2))
 
     def only(self, index: int) -> Layers:
-        """One of the networks."""
+        """Return one of the networks."""
         return Layers(*(tensor[index : index + 1] for tensor in self))
 
     def masked(self, input_mask_TI: Tensor, hidden_mask_TH: Tensor) -> Layers:
-        """One network under T masks, as T networks: a mask on what enters a layer is one on the rows of its weights."""
+        """Return one network under T masks as T networks: a mask on a layer's input masks the rows of its weights."""
         num_masks = len(input_mask_TI)
         return Layers(
             self.hidden_weight_MIH * input_mask_TI.unsqueeze(2),
@@ -59,7 +59,7 @@ class Layers(NamedTuple):
         )
 
     def predict(self, X: np.ndarray) -> Tensor:
-        """Outputs (M, N, O) for standardised features (N, I), in float64 and without gradients."""
+        """Return outputs (M, N, O) for standardised features (N, I), in float64 and without gradients."""
         num_members = len(self.hidden_bias_MH)
         with torch.no_grad():
             parts = [
@@ -77,7 +77,7 @@ class Architecture:
     further_dim: int = 0
 
     def initial(self, num_members: int, *, generator: torch.Generator) -> Tensor:
-        """Weights (M, P): uniform in +-1 / sqrt(fan in), biases too; what is further starts at 0."""
+        """Draw weights (M, P), uniform in +-1 / sqrt(fan in), biases too; further numbers start at 0."""
         bounds = torch.cat(
             [
                 torch.full((self._sizes[0] + self._sizes[1],), 1 / math.sqrt(self.input_dim)),
@@ -88,7 +88,7 @@ class Architecture:
         return (2 * torch.rand(num_members, len(bounds), generator=generator) - 1) * bounds
 
     def layers(self, weights_MP: Tensor) -> Layers:
-        """Views of the flat weights."""
+        """Return the layers as views of the flat weights."""
         hidden, hidden_bias, output, output_bias, further = weights_MP.split(self._sizes, dim=1)
         return Layers(
             hidden.unflatten(1, (self.input_dim, self.hidden_dim)),
@@ -121,9 +121,9 @@ def train(
     batch_size: int,
     generator: torch.Generator,
 ) -> list[Layers]:
-    """Mini-batch Adam on standardised features and z-scored target; every network shuffles the rows for itself.
+    """Train by mini-batch Adam on standardised features and z-scored target; every network has its own order of rows.
 
-    learning_rate: one for all networks, or one each (M). Returns the networks as they are after each of the steps.
+    learning_rate: one for all networks, or one each (M). The networks are returned as they are after each of `steps`.
     """
     features, targets = torch.as_tensor(X, dtype=torch.float32), torch.as_tensor(y, dtype=torch.float32)
     weights_MP = weights_MP.clone().requires_grad_()
@@ -137,7 +137,7 @@ def train(
             begin = 0
         rows = slice(begin, begin + batch_size)
         begin += batch_size
-        # One network's loss does not depend on another's weights: the sum has every network's own gradient.
+        # A network's loss does not depend on another's weights, so the sum has the gradient of each network's own loss.
         total = loss(architecture.layers(weights_MP), x_MNI[:, rows], y_MN[:, rows]).sum()
         (gradient,) = torch.autograd.grad(total, weights_MP)
         with torch.no_grad():
@@ -151,16 +151,16 @@ def train(
 
 
 def num_steps(num_rows: int, *, epochs: int, batch_size: int, max_steps: int | None = None) -> int:
-    """Steps of so many epochs, the last and smaller batch of each counted."""
+    """Return the number of steps in `epochs` epochs, counting the last and smaller batch of each."""
     steps = epochs * math.ceil(num_rows / batch_size)
     return steps if max_steps is None else min(steps, max_steps)
 
 
 def mean_and_variance(outputs: Tensor) -> tuple[Tensor, Tensor]:
-    """A normal distribution from two outputs (..., 2)."""
+    """Return mean and variance of a normal distribution from two outputs (..., 2)."""
     return outputs[..., 0], torch.nn.functional.softplus(outputs[..., 1]) + VARIANCE_FLOOR
 
 
 def negative_log_likelihood(mean: Tensor, variance: Tensor, y: Tensor) -> Tensor:
-    """-log N(y; mean, variance), elementwise."""
+    """Compute -log N(y; mean, variance), elementwise."""
     return 0.5 * ((y - mean).square() / variance + variance.log() + _LOG_2PI)

@@ -10,7 +10,7 @@ from anchormoe.methods.base import SCALE_FLOOR, StandardisedRegressor, hold_out
 
 
 class CatBoostUncertainty(StandardisedRegressor):
-    """The stage with the lowest validation NLL, then a refit on all rows."""
+    """CatBoost with the number of stages that has the lowest validation NLL, fitted again on all rows."""
 
     def __init__(
         self, *, stages: int = 2000, learning_rate: float = 0.05, depth: int = 4, random_state: int = 0

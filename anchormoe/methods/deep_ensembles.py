@@ -24,7 +24,9 @@ ADVERSARIAL_STEP = 0.01  # of a feature's range
 
 
 class DeepEnsemble(StandardisedRegressor):
-    """Batch size and learning rate by the log-likelihood of held-out rows, then the members on all rows.
+    """An ensemble of networks, fitted to all rows.
+
+    Batch size and learning rate are chosen by the log-likelihood of held-out rows.
 
     p(y | x) = N(y; mean_m mu_m, mean_m (s_m^2 + mu_m^2) - (mean_m mu_m)^2): the moments of the members' mixture.
     """
@@ -55,7 +57,7 @@ class DeepEnsemble(StandardisedRegressor):
             networks = self._train(to_columns(X[train_rows]), y[train_rows], self.learning_rates, batch_size, generator)
             outputs = networks.predict(to_columns(X[validation])).unflatten(0, (-1, self.num_members))
             for learning_rate, members in zip(self.learning_rates, outputs, strict=True):
-                likelihood = float(_pool(members).log_prob(y[validation]).mean())  # nan, never the best: it diverged
+                likelihood = float(_pool(members).log_prob(y[validation]).mean())  # nan, never the best, if it diverged
                 if likelihood > best:
                     best, self.batch_size, self.learning_rate = likelihood, batch_size, learning_rate
 
@@ -70,7 +72,7 @@ class DeepEnsemble(StandardisedRegressor):
         batch_size: int,
         generator: torch.Generator,
     ) -> Layers:
-        """An ensemble per learning rate, one after the other."""
+        """Train an ensemble per learning rate and return their members one after the other."""
         adversarial_step_I = ADVERSARIAL_STEP * torch.as_tensor(np.ptp(X, axis=0), dtype=torch.float32)
 
         def loss(layers: Layers, x_MBI: Tensor, y_MB: Tensor) -> Tensor:

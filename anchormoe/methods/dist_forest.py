@@ -12,8 +12,11 @@ LEAF_SIZES = (3, 5, 10, 20)
 
 
 class DistributionalForest(StandardisedRegressor):
-    """The forest predicts y and y^2 together: its trees split where either moment changes, and the weighted Normal has
-    mean E[y] and variance E[y^2] - E[y]^2. The leaf size is chosen by the NLL of out-of-bag rows."""
+    """A forest that predicts y and y^2 together.
+
+    Its trees split where either moment changes, and the weighted Normal has mean E[y] and variance E[y^2] - E[y]^2. The
+    leaf size is chosen by the NLL of out-of-bag rows.
+    """
 
     def __init__(self, *, num_trees: int = 200, random_state: int = 0) -> None:
         super().__init__(random_state=random_state)
@@ -42,5 +45,5 @@ def _normal(moments: np.ndarray) -> GaussianMixture:
 
 
 def _no_score(y: np.ndarray, predicted: np.ndarray) -> float:
-    """The forest keeps its out-of-bag predictions only if it may score them."""
+    """Return 0: the forest keeps its out-of-bag predictions only if it is given a score to compute."""
     return 0.0

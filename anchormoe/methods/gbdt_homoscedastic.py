@@ -10,7 +10,7 @@ from anchormoe.model.anchors import exact_trees
 
 
 class HomoscedasticGBDT(StandardisedRegressor):
-    """Boosted trees with the stage of the lowest validation error, which is also the variance; refitted on all rows."""
+    """Boosted trees with the stage of the lowest validation error, which is the predicted scale of every row."""
 
     def __init__(
         self, *, stages: int = 2000, learning_rate: float = 0.05, max_depth: int = 3, random_state: int = 0

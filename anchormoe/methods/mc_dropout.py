@@ -15,13 +15,15 @@ from anchormoe.methods.batched_networks import Architecture, Layers, num_steps, 
 
 # Scales 1 / sqrt(tau) to choose from, of the target's standard deviation.
 SCALES = np.geomspace(1e-3, 2.0, 60)
-# The paper ties weight decay to tau. Here tau is chosen after training, so decay takes the tau of a target that is all
-# noise; at the paper's length scale it is next to nothing for that tau and less for any greater one.
+# The paper ties weight decay to tau. Here tau is chosen after training, so decay uses the tau of a target that is all
+# noise; at the paper's length scale the decay is almost zero for that tau, and less for any larger one.
 DECAY_PRECISION = 1.0
 
 
 class MCDropout(StandardisedRegressor):
-    """Rate and tau by the log-likelihood of held-out rows, then one network on all rows.
+    """One network with dropout at prediction, fitted to all rows.
+
+    The rate and tau are chosen by the log-likelihood of held-out rows.
 
     p(y | x) = 1/T sum_t N(y; f(x; w_t), 1/tau), w_t: the weights under the t-th dropout mask. The T masks are drawn
     once, so that a row's prediction does not depend on the rows beside it.
@@ -64,7 +66,7 @@ class MCDropout(StandardisedRegressor):
         self.networks = _sample(network, self.rate, self.num_samples, generator)
 
     def _train(self, X: np.ndarray, y: np.ndarray, rates: Sequence[float], generator: torch.Generator) -> Layers:
-        """One network per rate."""
+        """Train one network per rate."""
         rate_M = torch.tensor(rates)
         # lambda = (1 - p) l^2 / (2 N tau), in 1/N sum_n (y_n - f(x_n))^2 / 2 + lambda sum_w w^2
         decay_M = (1 - rate_M) * self.length_scale**2 / (2 * len(y) * DECAY_PRECISION)
@@ -95,7 +97,7 @@ class MCDropout(StandardisedRegressor):
 
 
 def _mask(rate: float | Tensor, shape: Sequence[int], generator: torch.Generator) -> Tensor:
-    """0 with the probability of the rate, else what keeps the expectation at 1."""
+    """Draw 0 with the probability of the rate, else the value that keeps the expectation at 1."""
     return (torch.rand(*shape, generator=generator) >= rate).float() / (1 - rate)
 
 

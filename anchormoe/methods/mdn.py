@@ -1,4 +1,4 @@
-"""One mixture-density network: Anchor-MoE with a single expert and nothing to anchor or to route."""
+"""One mixture-density network: Anchor-MoE with a single expert, without anchor and router."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anchormoe.model.training import Batch, predict, refit, select_epoch
 
 
 class MDN(StandardisedRegressor):
-    """The epoch with the lowest validation NLL on 20% of the rows, then as many on all of them."""
+    """A network trained on all rows for the number of epochs that has the lowest NLL on 20% held-out rows."""
 
     def __init__(
         self,

@@ -17,16 +17,16 @@ from anchormoe.model.anchors import exact_trees
 
 
 class NGBoost(StandardisedRegressor):
-    """As its paper: the stage with the lowest validation NLL on 20% of the rows, then a refit on all of them.
+    """NGBoost as in its paper: the stage with the lowest validation NLL on 20% of the rows, then a refit on all rows.
 
-    The learning rate is chosen with it: at 0.01 large datasets are not done after 2000 stages, at 0.05 small ones are
-    too soon. `own_trees=True` leaves the library its own learner: the same trees but for ties, in several times the
-    time.
+    The learning rate is chosen together with the stage: at 0.01 large datasets need more than 2000 stages, at 0.05
+    small ones stop too early. `own_trees=True` uses the library's own learner, which gives the same trees except for
+    ties and takes several times as long.
 
     `select_stage=False` with `raw_target=True` is the setting behind the published Wine and Protein cells: all stages
-    at the first rate, no validation, the target in its own units. These matter there: where no step lowers the loss any
-    more, the library's line search ends with one of 1e-4 in those units, which is less on Protein than on a z-scored
-    target.
+    at the first rate, no validation, the target in its own units. The units matter there: where no step lowers the loss
+    any more, the library's line search ends with a step of 1e-4 in these units, which is less on Protein than on a
+    z-scored target.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class NGBoost(StandardisedRegressor):
 
 
 class Tree:
-    """A learner for the ngboost library: what its own, scikit-learn's tree of depth 3, computes on columns sorted once.
+    """A learner for the ngboost library: the same trees of depth 3 as its default learner, on columns sorted once.
 
     The library clones its learner for every tree and fits it to the same rows.
     """

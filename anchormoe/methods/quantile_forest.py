@@ -13,8 +13,11 @@ LEAF_SIZES = (1, 5, 10)
 
 
 class QuantileForest(StandardisedRegressor):
-    """Each of `num_quantiles` equally likely quantiles is the centre of a component; all of a row have one scale, a
-    fraction of the row's spread. Leaf size and fraction are chosen by the NLL of out-of-bag rows."""
+    """A quantile forest whose quantiles are the centres of the components of a mixture.
+
+    All `num_quantiles` components of a row have the same weight and the same scale, a fraction of the row's spread.
+    Leaf size and fraction are chosen by the NLL of out-of-bag rows.
+    """
 
     def __init__(self, *, num_trees: int = 200, num_quantiles: int = 50, random_state: int = 0) -> None:
         super().__init__(random_state=random_state)
@@ -42,7 +45,7 @@ class QuantileForest(StandardisedRegressor):
 def _smoothed(quantiles: np.ndarray, bandwidth: float) -> GaussianMixture:
     means = np.asarray(quantiles, dtype=np.float64)
     spread = means.std(-1, keepdims=True)
-    # Around a common centre slightly narrower, so that smoothing leaves the row's spread as it was.
+    # The centres are drawn together a little, so that smoothing does not change the row's spread.
     center = means.mean(-1, keepdims=True)
     means = center + (means - center) / np.sqrt(1 + bandwidth**2)
     scales = np.maximum(spread * bandwidth / np.sqrt(1 + bandwidth**2), SCALE_FLOOR)

@@ -54,7 +54,7 @@ class RFFKernelRidge(StandardisedRegressor):
 
 
 class _FourierFeatures:
-    """phi(x) = sqrt(2 / m) cos(x Omega + beta), Omega ~ N(0, 1 / bandwidth^2), beta ~ U[0, 2 pi)."""
+    """The features phi(x) = sqrt(2 / m) cos(x Omega + beta), Omega ~ N(0, 1 / bandwidth^2), beta ~ U[0, 2 pi)."""
 
     def __init__(self, input_dim: int, bandwidth: float, seed: int) -> None:
         stream = np.random.RandomState(seed)
@@ -70,10 +70,11 @@ class _FourierFeatures:
 
 
 def _weighted_ridge(design: np.ndarray, weight: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """theta = (B'B + RIDGE I)^-1 B't = B' (BB' + RIDGE I)^-1 t, B = W^1/2 Phi, t = W^1/2 z: the smaller is solved.
+    """Compute theta = (B'B + RIDGE I)^-1 B't = B' (BB' + RIDGE I)^-1 t with B = W^1/2 Phi and t = W^1/2 z.
 
-    By conjugate gradients in float64, preconditioned with the Cholesky factor of the same matrix in float32: the
-    matrix and its factor are nearly all of the work, and in float32 they take half the time. Some five steps do.
+    Of the two systems the smaller is solved. The solver is conjugate gradients in float64, preconditioned with the
+    Cholesky factor of the same matrix in float32. The matrix and its factor are nearly all of the work, and float32
+    halves it. About five steps are enough.
     """
     root = np.sqrt(weight)
     weighted, target = design * root[:, None], root * z

@@ -13,7 +13,10 @@ from anchormoe.methods.base import SCALE_FLOOR, StandardisedRegressor, hold_out
 
 
 class XGBoostNormal(StandardisedRegressor):
-    """The scale is learned from residuals of rows the mean has not seen: those it was fitted to look far too small."""
+    """A pair of boosted models.
+
+    The scale is learned from out-of-fold residuals, because those of rows that the mean was fitted to are too small.
+    """
 
     def __init__(
         self,
@@ -63,7 +66,7 @@ class XGBoostNormal(StandardisedRegressor):
 
 
 def _scale_gradient(log_scale: np.ndarray, residuals: xgboost.DMatrix) -> tuple[np.ndarray, np.ndarray]:
-    """Of s + r^2 exp(-2 s) / 2; the second derivative is replaced by its expectation, which is never near zero."""
+    """Return the derivatives of s + r^2 exp(-2 s) / 2; the second is its expectation, which is never near zero."""
     share = residuals.get_label() ** 2 * np.exp(-2 * log_scale)
     return 1 - share, np.full_like(share, 2.0)
 

@@ -1,8 +1,8 @@
 """Anchor-MoE cross-fitted: every part is stopped, chosen and calibrated on rows it has not seen.
 
 The training rows are cut into folds. Each fold has a network of its own, trained on the other folds with their
-out-of-fold anchors and stopped on the fold itself; all networks together, as one mixture, predict a new row. No row is
-given away to VA or CAL: the held-out densities of all training rows serve for the calibration.
+out-of-fold anchors and stopped on the fold itself; all networks together, as one mixture, predict a new row. No rows
+are set aside as VA or CAL: the calibration uses the held-out densities of all training rows.
 
 Networks work in units of the anchor's out-of-fold error, so that one setting of learning rate, penalties and scales
 fits a target that its anchor predicts to a thousandth and one that it hardly predicts at all.
@@ -85,7 +85,7 @@ class CrossfitAnchorMoE:
         return self
 
     def predict_dist(self, X: np.ndarray) -> GaussianMixture:
-        """Predict densities of rows, calibrated and with a component for rows unlike all others."""
+        """Predict calibrated densities of rows, with a component for rows unlike all others."""
         raw = self.fitted_.predict(X)
         mixture = raw if self.linear_map_ is None else calibrated(raw, self.linear_map_)
         mixture = with_outlier_component(mixture, self.fitted_.y)
@@ -96,7 +96,7 @@ class CrossfitAnchorMoE:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the members of one fit have in common."""
+    """The settings that all members of one fit share."""
 
     crossfit: CrossfitSettings
     anchor: AnchorSettings
@@ -124,21 +124,21 @@ class Member:
 
 @dataclass(frozen=True)
 class CrossFit:
-    """All members, and the densities of the training rows by the members that have not seen them, in row order."""
+    """All members, and the density of each training row by the member that has not seen it, in row order."""
 
     members: tuple[Member, ...]
     held_out: GaussianMixture
     y: np.ndarray
 
     def predict(self, X: np.ndarray) -> GaussianMixture:
-        """Predict one mixture of all members', in original units and not calibrated."""
+        """Predict one mixture of all members, in original units and not calibrated."""
         return pooled([member.predict(X) for member in self.members])
 
     def linear_map(self, calibration: Calibration) -> LinearMap | None:
         """Fit the targets by least squares on the held-out means.
 
-        Where errors grow with the target (Yacht) plain least squares moves many small targets for the sake of a few
-        large ones; in the weighted form a row counts by how sure its density is.
+        Where errors grow with the target (Yacht), plain least squares moves many small targets to fit a few large ones;
+        in the weighted form a row counts by the precision of its density.
         """
         if calibration is Calibration.none:
             return None
@@ -147,10 +147,10 @@ class CrossFit:
 
 
 def pooled(parts: Sequence[GaussianMixture]) -> GaussianMixture:
-    """Average the members' densities, and draw the components together until the variance is theirs on average.
+    """Average the members' densities, and draw the components together until the variance is the members' average.
 
-    A member's spread covers its own errors on rows it has not seen. Where members disagree, the mean of their densities
-    is wider than that, though the mean of their predictions errs less than each: the disagreement is taken out again.
+    A member's spread covers its own errors on rows it has not seen. Where members disagree, the average of their
+    densities is wider, although the average of their means has a smaller error. So the disagreement is removed again.
     """
     mixture = GaussianMixture.average(parts)
     center = mixture.mean
@@ -164,7 +164,7 @@ def pooled(parts: Sequence[GaussianMixture]) -> GaussianMixture:
 
 
 def calibrated(mixture: GaussianMixture, linear_map: LinearMap) -> GaussianMixture:
-    """Move every density so that its mean is mapped."""
+    """Move every density so that its mean becomes the mapped mean."""
     mean = mixture.mean
     return dataclasses.replace(mixture, means=mixture.means + (linear_map(mean) - mean)[:, None])
 
@@ -172,8 +172,8 @@ def calibrated(mixture: GaussianMixture, linear_map: LinearMap) -> GaussianMixtu
 def with_outlier_component(mixture: GaussianMixture, y: np.ndarray) -> GaussianMixture:
     """Add a wide component of weight 1 / (N + 1), for a row unlike all N before it.
 
-    The weight is the rule of succession's chance of such a row, the width that of the targets as a whole. Without it,
-    one odd row in a thousand (Energy has one) outweighs all others in a mean log score.
+    The weight is the probability of such a row by the rule of succession, and the width is the spread of all targets.
+    Without it, one odd row in a thousand (Energy has one) outweighs all others in a mean log score.
     """
     chance = 1 / (len(y) + 1)
     wide = GaussianMixture.normal(mixture.mean, float(y.std()) or 1e-8)
@@ -209,7 +209,7 @@ class _MeanOf:
 def _members(
     settings: Settings, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], anchor: OutOfFold, seed: int
 ) -> tuple[Member, ...]:
-    unit = anchor.rmse(y) or 1e-8  # zero: a target that never varies
+    unit = anchor.rmse(y) or 1e-8  # zero for a target that never varies
     scaling = Scaling.of_rows(X, y, anchor.mean, anchor_column=settings.anchor_column, unit=unit)
     sigma_min = max(settings.model.sigma_min, rounding_error(y, unit) / unit)
     model_settings = dataclasses.replace(
@@ -234,8 +234,8 @@ def _members(
 def rounding_error(y: np.ndarray, anchor_error: float) -> float:
     """Return the standard deviation that rounding gives a target recorded in steps: step / sqrt(12).
 
-    A component narrower than that would describe the record, not the quantity: on grades such as Wine's, spikes at the
-    whole numbers have any density one likes. Where the anchor errs by less than that (Naval), the steps are no limit.
+    A narrower component would describe the recording, not the quantity: on grades such as Wine's, spikes at the whole
+    numbers can reach any density. The result is 0 where the anchor's error is smaller than the rounding error (Naval).
     """
     values = np.unique(y)
     error = float(np.diff(values).min()) / math.sqrt(12) if len(values) > 1 else 0.0

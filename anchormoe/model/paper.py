@@ -30,12 +30,12 @@ from anchormoe.model.training import Batch, SelectedEpoch, predict, refit, selec
 class PaperAnchorMoE:
     """The regressor of the paper, with the quirks of its published runs as arguments.
 
-    inner_seed: of the inner splits and the anchor; the random state where it is None.
+    inner_seed: the seed of the inner splits and the anchor; None means the random state.
     calibration_fraction, validation_fraction: CAL's share of the training rows, VA's share of the rest.
-    feature_fold: whose column statistics phase 2 uses.
+    feature_fold: the fold whose column statistics phase 2 uses.
     anchor_column: whether the anchor is a column of the network's input.
-    weight_draws: the initial weights are the n-th that the random state's stream gives; the published run of split n
-        drew those of all splits before it.
+    weight_draws: the initial weights are this draw of the random state's stream; the published run of split n first
+        drew the weights of all splits before it.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class PaperAnchorMoE:
 class _FittedNetwork:
     """An anchor and a network after both phases, with the units of phase 2.
 
-    `seconds` are those of the computation, also for a fit that shares it.
+    `seconds` is the time of the computation, also for a fit that shares it.
     """
 
     anchor: SelectedAnchor

@@ -1,4 +1,4 @@
-"""The settings of Anchor-MoE: dataclasses that check themselves when they are made, and the choices they are made of.
+"""The settings of Anchor-MoE: dataclasses that check their values when they are made, and their choices.
 
 Names are full words; the paper's letters stand in the comments. Defaults are those of the published runs.
 """
@@ -53,7 +53,7 @@ class Fold(Enum):
 
 class InitialWeights(Enum):
     own = "own"  # drawn for exactly the parts this network has
-    shared = "shared"  # drawn for the network with a router; one without drops it, all other weights are equal
+    shared = "shared"  # drawn for the network with a router; one without drops the router's and keeps all others
 
 
 class AnchorKind(Enum):
@@ -91,7 +91,7 @@ def _require_positive(owner: str, instance: Any, *names: str) -> None:
 class ModelSettings:
     """The network: sizes, router, windows, scales."""
 
-    name: str = "published"  # of the preset, for the rows
+    name: str = "published"  # name of the preset, stored in the rows
     latent_dim: int = 2  # D
     layer_norm: bool = False  # the paper has it, the runs did not: at D=2 it leaves only the two points (1,-1), (-1,1)
     num_experts: int = 8  # K
@@ -132,13 +132,13 @@ class ModelSettings:
 
 @dataclass
 class TrainingSettings:
-    """Two phases of AdamW."""
+    """The training: two phases of AdamW."""
 
     loss: Loss = Loss.nll
     epochs: int = 400
-    min_steps: int = 0  # raises the epochs where they would be fewer steps than this
+    min_steps: int = 0  # least number of steps; it raises the number of epochs if needed
     batch_size: int | None = None  # rows per step, in an order drawn anew each epoch; null: all rows, as published
-    patience: int | None = None  # stop phase 1 after this many epochs without a new best; off as published
+    patience: int | None = None  # phase 1 stops after this number of epochs without a new best; null: never
     learning_rate: float = 1e-3
     weight_decay: float = 3e-4
     clip_norm: float = 2.0
@@ -175,12 +175,12 @@ class AnchorSettings:
     name: str = "xgboost"
     kind: AnchorKind = AnchorKind.xgboost
     target: str | None = None  # import path of a scikit-learn regressor, for kind sklearn
-    stages: int = 2000  # boosted kinds: the best stage is chosen from this many
+    stages: int = 2000  # largest number of stages of a boosted kind
     params: dict[str, Any] = field(default_factory=dict)
-    members: dict[str, Any] = field(default_factory=dict)  # of a stack: name -> settings; null takes a member out
+    members: dict[str, Any] = field(default_factory=dict)  # members of a stack: name -> settings; null takes one out
 
     def __post_init__(self) -> None:
-        if self.kind is AnchorKind.none:  # nothing is left of the anchor that an ablation took away
+        if self.kind is AnchorKind.none:  # an ablation that removes the anchor removes its settings too
             self.params, self.target, self.stages, self.members = {}, None, 2000, {}
         _require_positive("anchor", self, "stages")
         require(
@@ -213,7 +213,7 @@ class CrossfitSettings:
     """The folds of the training rows; each has a network of its own."""
 
     folds: int = 10
-    folds_when_large: int = 5  # above large_rows: a model per fold costs more there, and less data taken away less
+    folds_when_large: int = 5  # above large_rows, where a model costs more and a larger fold matters less
     large_rows: int = 2000
 
     def __post_init__(self) -> None:
@@ -221,5 +221,5 @@ class CrossfitSettings:
             require(getattr(self, name) > 1, f"crossfit.{name}", "at least 2", getattr(self, name))
 
     def num_folds(self, num_rows: int) -> int:
-        """Return the number of folds for a table of this many rows."""
+        """Return the number of folds for a table of `num_rows` rows."""
         return self.folds_when_large if num_rows > self.large_rows else self.folds

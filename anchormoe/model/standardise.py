@@ -1,4 +1,4 @@
-"""From rows in original units to what a network sees, and back: statistics of a reference fold."""
+"""The scaling of a network's input and target by statistics of a reference fold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anchormoe.model.training import Batch
 
 @dataclass(frozen=True)
 class Scaling:
-    """Statistics of one reference fold: of its target and of the network's input columns."""
+    """Statistics of one reference fold: those of its target and of the network's input columns."""
 
     y_mean: float
     y_std: float
@@ -24,14 +24,16 @@ class Scaling:
     def of_rows(
         cls, X: np.ndarray, y: np.ndarray, anchor: np.ndarray, *, anchor_column: bool, unit: float | None = None
     ) -> Scaling:
-        """`unit` takes the place of the target's standard deviation."""
+        """Compute the statistics of rows; `unit`, if given, replaces the target's standard deviation."""
         y_mean, y_std = float(y.mean()), float(y.std()) + 1e-8 if unit is None else unit
         columns = np.column_stack([X, (anchor - y_mean) / y_std]) if anchor_column else X
         return cls(y_mean, y_std, columns.mean(0), columns.std(0) + 1e-8, anchor_column)
 
     def batch(self, X: np.ndarray, y: np.ndarray, anchor: np.ndarray) -> Batch:
-        """float64 until the last step. The experts see the anchor standardised once more as a column; the component
-        means use it as it is."""
+        """Scale rows to a batch, in float64 until the last step.
+
+        The experts see the anchor as a column that is standardised once more; the component means use it as it is.
+        """
         anchor_z = (anchor - self.y_mean) / self.y_std
         columns = np.column_stack([X, anchor_z]) if self.anchor_column else X
         return Batch(

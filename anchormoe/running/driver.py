@@ -1,4 +1,4 @@
-"""Run tasks on an engine and store their rows. The driver is the only one that writes."""
+"""The driver runs tasks on an engine and stores their rows; nothing else writes rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StoredTask:
 
 
 class Driver:
-    """Knows which rows are stored and stores new ones; resume is by the identity of rows, whatever engine ran."""
+    """Runs tasks whose rows are not stored yet; it resumes by the identity of rows, whichever engine ran before."""
 
     def __init__(self, tasks: Iterable[StoredTask]) -> None:
         self.tasks = list(tasks)
@@ -43,7 +43,7 @@ class Driver:
         return [self._rows[_key(item)] for item in self.tasks if _key(item) in self._rows]
 
     def run(self, engine: Engine, on_row: Callable[[StoredTask, Row], None]) -> None:
-        """Compute what is pending; on_row is called as each row is stored."""
+        """Compute the pending tasks; `on_row` is called after each row is stored."""
         waiting = iter(self.pending())
         running: dict[Future[Row], StoredTask] = {}
         while True:

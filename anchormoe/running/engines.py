@@ -18,29 +18,29 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-_PATIENCE = 10.0  # seconds that a worker is given to leave
+_PATIENCE = 10.0  # seconds that a worker has to exit
 
 
 class WorkerDied(Exception):
-    """The process that computed a task is gone: killed, perhaps for want of memory."""
+    """Raised when the process that computed a task has died, for example for lack of memory."""
 
 
 class Engine(Executor):
-    """An executor that says how many tasks it should have in hand.
+    """An executor with a `capacity`: the number of tasks that it should hold at a time.
 
-    That is little more than it computes at a time, so that an interruption leaves no queue to wait for.
+    This is little more than it computes at a time, so that an interruption leaves no queue to wait for.
     """
 
     capacity: int
 
 
 def local_engine(workers: int) -> Engine:
-    """Return the engine of this machine: one process is this one, several are workers of one thread each."""
+    """Return the engine of this machine: this process for one worker, else processes of one thread each."""
     return InProcess() if workers == 1 else LocalProcesses(workers)
 
 
 class InProcess(Engine):
-    """Computes every task at once, in this process, with one thread."""
+    """An engine that computes every task immediately, in this process, with one thread."""
 
     capacity = 1
 
@@ -66,7 +66,7 @@ class InProcess(Engine):
 
 
 class LocalProcesses(Engine):
-    """Worker processes, each a pool of its own: one that dies takes its task with it and nothing else.
+    """An engine of worker processes, each a pool of its own, so that one that dies loses only its own task.
 
     A future whose worker died has the exception WorkerDied; a new worker takes the next task.
     """
@@ -103,7 +103,7 @@ class LocalProcesses(Engine):
                 try:
                     with _main_left_out(), _interrupts_held_back():
                         inner = worker.submit(function, *arguments, **named)
-                except BrokenProcessPool:  # it died while it had nothing to do
+                except BrokenProcessPool:  # the worker died while it was idle
                     worker.shutdown(wait=False)
                     self._idle.append(self._new_worker())
                     self._waiting.appendleft((future, function, arguments, named))
@@ -152,8 +152,8 @@ class LocalProcesses(Engine):
 def _main_left_out() -> Iterator[None]:
     """Hide the program's main module from the worker being started.
 
-    Spawned workers import it again, and a script that calls run() at its top level would start all over in each of
-    them. Ours need nothing from it.
+    Spawned workers import it again, and a script that calls run() at its top level would start again in each of them.
+    These workers need nothing from it.
     """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
@@ -165,9 +165,9 @@ def _main_left_out() -> Iterator[None]:
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Block Ctrl-C, also in workers started meanwhile, which inherit it.
+    """Block Ctrl-C, also in workers that are started meanwhile, which inherit the mask.
 
-    A terminal sends it to all its processes, but it is for the parent, and the parent ends its workers.
+    A terminal sends the signal to all its processes, but only the parent should act on it: it ends its workers.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -176,7 +176,7 @@ def _interrupts_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_worker_lifetime = ExitStack()  # a context that nothing refers to would be left at once
+_worker_lifetime = ExitStack()  # keeps a reference to the contexts, which would otherwise be left immediately
 
 
 def _start_worker(parent: int, folder: str) -> None:

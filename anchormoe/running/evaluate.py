@@ -1,4 +1,4 @@
-"""One task to one row. It reads no configuration and writes no file."""
+"""The evaluation of a task, which returns its row. It reads no configuration and writes no file."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from anchormoe.running.provenance import environment, peak_memory_mb
 from anchormoe.running.tasks import Task
 from anchormoe.running.threads import num_threads
 
-# Columns that every row has, whatever its method tells.
+# Columns that every row has, whichever diagnostics its method has.
 _DIAGNOSTICS = ("anchor_stage", "epoch", "longest_wait", "calibration_a", "calibration_b")
 
 
 def evaluate(task: Task) -> Row:
-    """Dataset -> rows -> regressor -> distribution -> scores -> row. A failure of the method becomes a failed row."""
+    """Fit and score the regressor of a task and return its row; a failure of the method becomes a failed row."""
     dataset = load_dataset(task)
     row: Row = {
         **task.labels,
@@ -56,7 +56,7 @@ def failed_row(labels: Row, error: str) -> Row:
 
 
 def load_dataset(task: Task) -> Dataset:
-    """Return the dataset's variant that a task uses, subsampled if it says so."""
+    """Return the variant of the dataset that a task uses, subsampled if the task says so."""
     dataset = load(task.dataset, variant=task.variant, source=task.source, mirror=task.mirror)
     if task.subsample is None:
         return dataset
@@ -77,7 +77,7 @@ def _measure(task: Task, dataset: Dataset) -> Row:
     if not all(math.isfinite(value) for value in metrics.values()):
         raise ArithmeticError(f"metrics must be finite, received {metrics}")
     diagnostics = {**dict.fromkeys(_DIAGNOSTICS), **regressor.diagnostics_}
-    # A fit that several rows share takes each of them the seconds it took once.
+    # Each row of a shared fit reports the seconds of the one computation.
     fit_seconds = diagnostics.pop("fit_seconds", fitted - start)
     return {
         **metrics,
@@ -90,5 +90,5 @@ def _measure(task: Task, dataset: Dataset) -> Row:
 
 
 def _finite(value: Any) -> Any:
-    """Replace what JSON has no number for; a diagnostic is not worth a row."""
+    """Replace a number that JSON cannot hold by None: a diagnostic must not cost a row."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""What makes a row the measurement it is: its labels and the hash of its configuration."""
+"""The identity of a row: its labels and the hash of its configuration."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def method_name(config: Config) -> str:
 
 
 def variant_of(config: Config) -> str | None:
-    """Return the variant of the dataset that is asked for, by the user or by the protocol; None: its first."""
+    """Return the variant that the user or the protocol asks for; None means the first variant."""
     return config.dataset.variant or config.rules.variants.get(config.dataset.name)
 
 
 def has_network(config: Config) -> bool:
-    """Tell whether the method is one of Anchor-MoE's recipes, which alone have an anchor and a network to set."""
+    """Tell whether the method is a recipe of Anchor-MoE: only these have settings of an anchor and a network."""
     return method_name(config) in ("anchormoe", "anchormoe_crossfit")
 
 
@@ -50,18 +50,18 @@ def row_identity(config: Config, split: int) -> Row:
 def config_hash(config: Config) -> str:
     """Hash every setting that differs from the schema's default, so that a new setting leaves old hashes alone.
 
-    What cannot change the row's numbers does not count: where the data comes from (its content is verified), and
-    Anchor-MoE's own settings where another method runs. The files of a dataset or regressor of the user's own count.
+    Settings that cannot change the row's numbers are left out: the source of the data (its content is verified) and,
+    for another method, the settings of Anchor-MoE. The files of a user's dataset or regressor are included.
     """
     settings = _changed(config, Config())
     settings["dataset"] = _dataset_settings(config)
     for name in ("data", *(() if has_network(config) else _NETWORK_SETTINGS)):
         settings.pop(name, None)
-    settings.get("model", {}).pop("name", None)  # its settings are what counts
+    settings.get("model", {}).pop("name", None)  # its settings count, not its name
     for name in ("dataset", "model"):
         if settings.get(name) == {}:
             del settings[name]
-    # Only the rules of the ablation at hand matter; what a protocol says of the others does not.
+    # Only the rules of this ablation count, not those that the protocol has for others.
     settings["protocol"] = {"name": config.protocol.name, "rules": _changed(config.rules, RunRules())}
     source = _own_source(config.anchor.target if has_network(config) else config.method.target)
     if source is not None:
@@ -70,9 +70,9 @@ def config_hash(config: Config) -> str:
 
 
 def _dataset_settings(config: Config) -> dict[str, Any]:
-    """Return what tells datasets apart: the name and the choices made, where they are not the defaults.
+    """Return what identifies a dataset: its name, and the choices that are not the defaults.
 
-    A shipped dataset is known by its name. Any other may change under its name, so the values learnt from count too.
+    A shipped dataset is identified by its name. Any other may change under its name, so its values are hashed too.
     """
     defaults = {"name": "boston", "variant": None, "subsample": None}
     settings = {name: getattr(config.dataset, name) for name in defaults}

@@ -1,4 +1,4 @@
-"""Where a row came from: code, libraries, machine."""
+"""The provenance of a row: code, libraries and machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIBRARIES = (
 
 @functools.cache
 def environment() -> dict[str, Any]:
-    """The same for all rows of a process; first asked for when it starts, so that it names the code that was loaded."""
+    """Return code, libraries and machine; asked for when a process starts, it names the code that was loaded."""
     commit, dirty = _code_version()
     return {
         "code_version": commit,
@@ -32,7 +32,7 @@ def environment() -> dict[str, Any]:
 
 
 def peak_memory_mb() -> float:
-    """Of this process so far; a worker that did larger datasets before reports those."""
+    """Return the peak memory of this process so far; in a worker, earlier and larger datasets count too."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
@@ -45,7 +45,7 @@ def _library_versions() -> dict[str, str]:
 
 
 def _code_version() -> tuple[str, bool]:
-    """Commit and whether tracked code differs from it; the package version where there is no checkout."""
+    """Return the commit and whether tracked code differs from it, or the package version without a checkout."""
     folder = Path(__file__).resolve().parent.parent
 
     def git(*arguments: str) -> str:
@@ -54,7 +54,7 @@ def _code_version() -> tuple[str, bool]:
         ).stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", "__init__.py")  # installed inside somebody else's checkout, it is not theirs
+        git("ls-files", "--error-unmatch", "__init__.py")  # fails if the package is installed inside another checkout
         return git("rev-parse", "--short=12", "HEAD"), bool(git("status", "--porcelain", "--", ".", "../conf"))
     except (OSError, subprocess.CalledProcessError):
         return __version__, False

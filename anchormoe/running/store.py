@@ -1,7 +1,7 @@
 """Rows on disk: `results/<experiment>/<dataset>.jsonl`, one JSON object per line, appended as each split ends.
 
-Several runs may append to one file. A line is written under a lock, in one write, and synced; what a power cut leaves
-of a line is dropped with a warning when read and cut off by the next append.
+Several runs may append to one file. A line is written under a lock, in one write, and synced. A line that a power
+failure left incomplete is dropped with a warning when it is read, and removed by the next append.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def path_for(results_dir: Path, experiment: str, dataset: str) -> Path:
 
 
 class RowFile:
-    """One file of rows. It reads what others have appended since it last looked, never the whole file again."""
+    """One file of rows. It reads only what was appended since it last read, never the whole file again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._rows: dict[tuple[Any, ...], Row] = {}
-        self._position = 0  # of the first byte not yet read
+        self._position = 0  # position of the first byte not yet read
         self._line_number = 0
 
     def rows(self) -> list[Row]:
@@ -48,18 +48,18 @@ class RowFile:
         return list(self._rows.values())
 
     def append(self, row: Row) -> bool:
-        """Add a row, durably. Returns False, and writes nothing, if a good row of that identity is already there."""
+        """Append a row and sync it; return False and write nothing if a good row of its identity is already there."""
         line = (json.dumps(row, allow_nan=False) + "\n").encode()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(self.path) as descriptor:
             tail = self._read_on(descriptor)
-            whole_tail = _parsed(tail)  # a row but for its newline: somebody's editor left it so
+            whole_tail = _parsed(tail)  # a whole row without its newline, as an editor may leave it
             if whole_tail is not None:
                 self._rows[identity(whole_tail)] = whole_tail
             stored = self._rows.get(identity(row))
             if stored is not None and good(stored):
                 return False
-            os.ftruncate(descriptor, self._position)  # a torn last line would swallow this one
+            os.ftruncate(descriptor, self._position)  # else a torn last line would join this one
             os.lseek(descriptor, self._position, os.SEEK_SET)
             if whole_tail is not None:
                 line = tail + b"\n" + line
@@ -70,8 +70,8 @@ class RowFile:
         return True
 
     def _read_on(self, descriptor: int) -> bytes:
-        """Take in the lines added since the last look; returns what follows the last newline."""
-        if os.fstat(descriptor).st_size < self._position:  # somebody cut or replaced the file
+        """Read the lines that were added since the last call, and return what follows the last newline."""
+        if os.fstat(descriptor).st_size < self._position:  # the file was cut or replaced
             self._rows.clear()
             self._position = self._line_number = 0
         with os.fdopen(os.dup(descriptor), "rb") as file:
@@ -111,7 +111,7 @@ def load_results(results_dir: Path, experiments: Iterable[str] | None = None) ->
 
 
 def require_writable(path: Path) -> None:
-    """Fail before hours of work, not after, where a row could not be stored."""
+    """Raise a UserError before a run if its rows could not be stored."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab"):
@@ -133,7 +133,7 @@ def _locked(path: Path) -> Iterator[int]:
 
 
 def _parsed(line: bytes) -> Row | None:
-    """Return the row on a line, None if there is none."""
+    """Return the row on a line, or None if the line holds no row."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""From a configuration to tasks. The facts of the outer protocol are turned into arguments here and nowhere else."""
+"""Tasks from configurations. The rules of a protocol become arguments here and nowhere else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from anchormoe.running.identity import has_network, method_name, row_identity, v
 
 @dataclass(frozen=True)
 class Task:
-    """One split to compute. It says everything by itself and can be sent to another process or machine."""
+    """One split to compute. It holds all that is needed and can be sent to another process or machine."""
 
     dataset: DatasetInfo
     variant: str | None
@@ -31,8 +31,8 @@ class Task:
     mirror: str | None
     split: OuterSplit
     method: str
-    arguments: dict[str, Any]  # of the method's constructor
-    labels: Row  # what the row is called, its identity among them
+    arguments: dict[str, Any]  # arguments of the method's constructor
+    labels: Row  # the labels of the row, among them its identity
 
 
 def make_task(config: Config, split: int) -> Task:
@@ -54,7 +54,7 @@ def make_task(config: Config, split: int) -> Task:
 
 
 def require_runnable(config: Config) -> None:
-    """Find what the schema cannot know to be wrong: a variant, a subsample, an anchor's or a method's parameters."""
+    """Refuse mistakes that the schema cannot find: a variant, a subsample, parameters of an anchor or a method."""
     size, total = config.dataset.subsample, num_rows(config.dataset, variant_of(config))
     if size is not None and not 30 <= size <= total:
         raise UserError(f"dataset.subsample must be null or from 30 to {total}, received {size}")
@@ -64,7 +64,7 @@ def require_runnable(config: Config) -> None:
     else:
         methods.make(task.method, task.arguments)
     if config.data.source is DataSource.download or config.dataset.path is not None:
-        # Into the cache once, before several workers want it.
+        # The file is fetched once, before several workers need it.
         load(config.dataset, variant=task.variant, source=task.source, mirror=task.mirror)
 
 
@@ -106,7 +106,7 @@ def _crossfit_arguments(config: Config, split: int) -> dict[str, Any]:
 
 
 def _rival_arguments(config: Config, split: int) -> dict[str, Any]:
-    """A seed of its own for every split, as the published runs of other methods had."""
+    """Return the arguments of another method; every split has its own seed, as in the published runs."""
     target = {} if config.method.target is None else {"target": config.method.target}
     return {**target, "random_state": config.seed + split, **config.method.params}
 

@@ -1,4 +1,4 @@
-"""How a process uses the machine: one thread, and memory that is kept for the next epoch."""
+"""The use of the machine by a process: one thread, and memory that is kept for the next epoch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from contextlib import contextmanager
 def one_thread() -> Iterator[None]:
     """Limit every library to one thread.
 
-    Workers that share cores with each other's threads run many times slower, and the order of float32 sums, hence the
-    numbers, would depend on the machine.
+    Processes whose threads share cores run many times slower, and the order of float32 sums, hence the numbers, would
+    depend on the machine.
     """
     import torch
     import xgboost  # noqa: F401  (loaded first, so that its OpenMP runtime is limited too)
@@ -37,8 +37,8 @@ def num_threads() -> int:
 def keep_freed_memory() -> None:
     """Tell glibc to keep freed memory.
 
-    Every epoch frees and allocates the same few megabytes. By default they go back to the system in between, and page
-    faults bring them back: about 800 per epoch of 7,500 rows.
+    Every epoch frees and allocates the same few megabytes. By default they are returned to the system in between, which
+    costs about 800 page faults per epoch of 7,500 rows.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

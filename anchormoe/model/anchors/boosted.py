@@ -48,7 +48,7 @@ class SklearnTrees:
 
 
 class ExactTrees:
-    """The same trees as scikit-learn's, ties apart, in a tenth of the time; nothing in them is random."""
+    """The same trees as scikit-learn's except for ties, in a tenth of the time and without random numbers."""
 
     def __init__(
         self, settings: AnchorSettings, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
@@ -67,11 +67,13 @@ class ExactTrees:
 
 
 class XGBoostTrees:
-    """Fitted to the z-scored target: XGBoost drops splits whose gain is under an absolute 1e-6, which on a target as
-    small as Naval's (standard deviation 0.015) would stop the trees early.
+    """XGBoost's trees, fitted to the z-scored target.
 
-    `rows_per_bin` gives a feature one histogram bin for so many rows, 16 to 256 in all; XGBoost's own number is 256. On
-    a few hundred rows most of the time goes into bins, and they are no better for being nearly empty.
+    XGBoost drops splits whose gain is below an absolute 1e-6, which on a target as small as Naval's (standard deviation
+    0.015) would stop the trees early.
+
+    `rows_per_bin` gives each feature one histogram bin for this number of rows, with 16 to 256 bins in all; XGBoost's
+    default is 256. On a few hundred rows most of the time goes into bins, and nearly empty bins do not help.
     """
 
     def __init__(
@@ -103,7 +105,7 @@ class XGBoostTrees:
         return (y - self.y_mean) / self.y_std
 
     def staged_rmse(self) -> np.ndarray:
-        """In units of the training target's standard deviation, which leaves the best stage where it is."""
+        """Return the RMSE in units of the target's standard deviation, which does not change the best stage."""
         return np.array(self.evaluation["validation"]["rmse"])
 
     def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:

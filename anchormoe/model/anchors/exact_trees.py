@@ -1,8 +1,8 @@
-"""Gradient boosting of squared error by exact depth-limited trees, compiled: what scikit-learn's GBDT computes, faster.
+"""Gradient boosting of squared error by exact trees of limited depth, compiled: scikit-learn's GBDT, but faster.
 
-Columns are sorted once; every split parts each of them in two, in order. A level of a tree is one such pass over the
-columns and one in search of the best cuts, so a stage costs depth * rows * columns steps. Ties between equally good
-splits go to the first column (scikit-learn draws lots).
+Columns are sorted once, and every split divides each of them in two, in order. A level of a tree is one such pass over
+the columns and one in search of the best cuts, so a stage costs depth * rows * columns steps. Ties between equally good
+splits go to the first column (scikit-learn draws one at random).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from anchormoe.model.kernels.compiled import compiled
 
-_STAGES_AT_ONCE = 50  # between two looks at the validation rows
+_STAGES_AT_ONCE = 50  # between two evaluations on the validation rows
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class BoostedTrees:
         return self._staged(X, np.zeros(len(X)), stages)[1]
 
     def staged_rmse(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """RMSE after each stage."""
+        """Return the RMSE after each stage."""
         return self._staged(X, y, len(self.leaf))[0]
 
     def _staged(self, X: np.ndarray, y: np.ndarray, stages: int) -> tuple[np.ndarray, np.ndarray]:
@@ -50,7 +50,11 @@ def fit(
     validation: tuple[np.ndarray, np.ndarray] | None = None,
     early_stopping_rounds: int | None = None,
 ) -> BoostedTrees:
-    """With both of the last: no further once so many stages have brought no lower error on the validation rows."""
+    """Fit boosted trees.
+
+    With `validation` and `early_stopping_rounds`, fitting stops after that number of stages without a lower error on
+    the validation rows.
+    """
     columns = SortedColumns(X)
     base = float(y.mean())
     residual = y - base
@@ -77,19 +81,19 @@ class SortedColumns:
         self._ascending = _ascending(self._columns)
 
     def tree(self, y: np.ndarray, *, max_depth: int) -> BoostedTrees:
-        """One tree of the least squares."""
+        """Fit one tree by least squares."""
         return BoostedTrees(0.0, *self.boost(np.array(y, dtype=np.float64), 1, 1.0, max_depth))
 
     def boost(
         self, residual: np.ndarray, stages: int, learning_rate: float, max_depth: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(feature, threshold, leaf) of so many more trees, which are taken off the residual."""
+        """Fit `stages` more trees, subtract them from the residual, and return (feature, threshold, leaf)."""
         feature, threshold, leaf = _boost(self._columns, self._ascending, residual, stages, learning_rate, max_depth)
         return self._kept[feature], threshold, leaf
 
 
 def _ascending(columns: np.ndarray) -> np.ndarray:
-    """Each column's rows in ascending order, as rank << 32 | row in one word; equal values have equal ranks."""
+    """Return each column's rows in ascending order, as rank << 32 | row in one word; equal values have equal ranks."""
     order = np.argsort(columns, axis=1, kind="stable")
     values = np.take_along_axis(columns, order, axis=1)
     rank = np.zeros_like(order)
@@ -98,7 +102,7 @@ def _ascending(columns: np.ndarray) -> np.ndarray:
 
 
 def _worth_searching(columns: np.ndarray) -> np.ndarray:
-    """Not the constant ones, and of equal ones the first, which would win their ties (Naval has 13 of 16)."""
+    """Return the columns that vary, and of equal ones only the first, which wins their ties (Naval has 13 of 16)."""
     _, first = np.unique(columns, axis=0, return_index=True)
     kept = np.sort(first[np.ptp(columns[first], axis=1) > 0])
     return kept if len(kept) else np.array([0])
@@ -129,7 +133,7 @@ def _boost(columns, ascending, residual, stages, learning_rate, max_depth):
             first, num_nodes = 2**level - 1, 2**level
             feature, threshold = features[stage, first:], thresholds[stage, first:]
             for j in range(num_nodes):
-                best[j] = total[j] ** 2 * inverse[begin[j + 1] - begin[j]] * (1 + 1e-12)  # must help beyond rounding
+                best[j] = total[j] ** 2 * inverse[begin[j + 1] - begin[j]] * (1 + 1e-12)  # a gain must exceed rounding
             for column in range(num_columns):
                 keys = ascending[column]
                 if level > 0:
@@ -157,7 +161,7 @@ def _row(key):
 
 @compiled
 def _descend(columns, feature, threshold, residual, node, total, begin, num_nodes):
-    """Every row one level down; sums of the new nodes' rows, and where each begins when nodes follow one another."""
+    """Move every row one level down, and write the sums of the new nodes' rows and where each node begins."""
     total[:num_nodes] = 0.0
     begin[: num_nodes + 1] = 0
     for row in range(columns.shape[1]):
@@ -172,9 +176,9 @@ def _descend(columns, feature, threshold, residual, node, total, begin, num_node
 
 @compiled
 def _part(keys, to_keys, node, begin, middle, end, spare):
-    """Rows of even nodes to begin..middle, of odd ones to middle..end, both in the order they had; may be in place.
+    """Move rows of even nodes to begin..middle and of odd ones to middle..end, in the order they had; may be in place.
 
-    Each is written to both sides and counted on one: a branch here would be mispredicted every other row.
+    Each row is written to both sides and counted on one, because a branch here would be mispredicted every other row.
     """
     left, right = begin, 0
     for position in range(begin, end):
@@ -188,9 +192,12 @@ def _part(keys, to_keys, node, begin, middle, end, spare):
 
 @compiled
 def _best_split(keys, residual, begin, end, total, inverse, best, left_sum):
-    """Where to cut one node's rows in one column for the largest sum_left^2 / n_left + sum_right^2 / n_right, that is
-    the least squared error: (the sum, position of the first row on the right), or a position of -1 if none is above
-    `best`. Running sums first, then the largest gain, which vectorises; where it is, if it is of use."""
+    """Find the cut of one node's rows in one column with the largest sum_left^2 / n_left + sum_right^2 / n_right.
+
+    This is the cut of the least squared error. Returned are the sum and the position of the first row on the right,
+    which is -1 if no cut is above `best`. The largest gain is computed first, because this vectorises, and its position
+    only if it is above `best`.
+    """
     count = end - begin
     running = 0.0
     for i in range(1, count):
@@ -216,7 +223,7 @@ def _gain(left_sum, total, inverse_left, inverse_right):
 
 @compiled
 def _staged(X, mean, features, thresholds, leaves, y):
-    """RMSE against y after each stage; adds all stages to the mean."""
+    """Add all stages to the mean and return the RMSE against y after each of them."""
     stages, num_inner = features.shape
     rmse = np.empty(stages)
     for stage in range(stages):

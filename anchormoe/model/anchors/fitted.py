@@ -1,6 +1,6 @@
-"""What is left of an anchor once it is fitted: a function from rows to means in the target's units.
+"""Fitted anchors: functions from rows to means in the target's units.
 
-These are classes where closures would do, so that a fitted anchor can be stored and sent to another process.
+They are classes and not closures, so that a fitted anchor can be stored and sent to another process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Predict = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class ConstantAnchor:
-    """No anchor: the mean of the target."""
+    """The mean of the target, where there is no anchor."""
 
     value: float
 
@@ -51,13 +51,13 @@ class StagedAnchor:
 
 @dataclass(frozen=True)
 class StackedAnchor:
-    """center + sum_k weights_k (part_k - center)."""
+    """A combination of anchors: center + sum_k weights_k (part_k - center)."""
 
     center: float
     weights: np.ndarray
     parts: Sequence[Predict]
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        """Combine the parts that have a weight; the others are not asked."""
+        """Combine the parts that have a weight; the others are not computed."""
         used = [(weight, part) for weight, part in zip(self.weights, self.parts, strict=True) if weight > 0]
         return self.center + sum((weight * (part(X) - self.center) for weight, part in used), np.zeros(len(X)))

@@ -1,4 +1,4 @@
-"""Other libraries' regressors, and the user's own, by their import path."""
+"""Regressors of other libraries and of the user's, named by their import path."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def import_regressor(key: str, path: str) -> Any:
 
 
 def own_source(path: str) -> bytes | None:
-    """Return the file of a class that is no installed library's: what it computes may change under the same name."""
+    """Return the source of a class outside installed libraries, which may change under the same name; else None."""
     file = getattr(importlib.import_module(path.rpartition(".")[0]), "__file__", None)
     installed = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib", "stdlib")]
     if file is None or any(Path(file).is_relative_to(folder) for folder in installed):

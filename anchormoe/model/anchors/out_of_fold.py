@@ -22,7 +22,7 @@ from anchormoe.model.settings import AnchorKind, AnchorSettings
 
 @dataclass(frozen=True)
 class OutOfFold:
-    """Means (N) of the training rows, and the model behind each fold's, for rows yet to come; in original units."""
+    """Out-of-fold means (N) of the training rows, and the model of each fold for new rows; in original units."""
 
     mean: np.ndarray
     models: tuple[Predict, ...]  # model k has not seen fold k
@@ -53,7 +53,7 @@ def fit(
     seed: int,
     network: Callable[[], OutOfFold],
 ) -> OutOfFold:
-    """`network` trains the one member of a stack that is not a library's regressor: Anchor-MoE without an anchor."""
+    """Fit an anchor out of fold; `network` trains the member of a stack that is Anchor-MoE without an anchor."""
     if settings.kind is AnchorKind.stack:
         members = [fit(member, X, y, folds, seed=seed, network=network) for member in settings.stack_members()]
         return _stack(members, y)
@@ -62,7 +62,7 @@ def fit(
     if settings.kind in BOOSTED:
         return _boosted(settings, X, y, folds, seed)
     models: tuple[Predict, ...]
-    if settings.kind is AnchorKind.none:  # one for all folds: a mean for each would tell the folds apart
+    if settings.kind is AnchorKind.none:  # one mean for all folds; a mean for each would identify the fold
         models = (ConstantAnchor(float(y.mean())),) * len(folds)
     else:
         models = _regressors(settings, X, y, folds, seed)
@@ -75,7 +75,7 @@ def _regressors(
     models = []
     for fold, fit_parameters in zip(folds, _fit_parameters(settings, X, y, folds, seed), strict=True):
         kept = rows_outside(fold, len(y))
-        center, scale = float(y[kept].mean()), float(y[kept].std()) or 1.0  # penalties are not free of units
+        center, scale = float(y[kept].mean()), float(y[kept].std()) or 1.0  # penalties depend on the unit of the target
         model = make_regressor(settings, seed).fit(X[kept], (y[kept] - center) / scale, **fit_parameters)
         models.append(RegressorAnchor(model, center, scale))
     return tuple(models)
@@ -84,9 +84,9 @@ def _regressors(
 def _fit_parameters(
     settings: AnchorSettings, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int
 ) -> list[dict[str, Kernel]]:
-    """What each fold's regressor is given beside its rows: a kernel machine its kernel, learnt without the fold's rows.
+    """Return what each fold's regressor gets besides its rows: for a kernel machine, a kernel learnt without the fold.
 
-    To learn a kernel is most of its work, so neighbouring folds share one: as many as leave enough rows to learn from.
+    Learning a kernel is most of the work, so neighbouring folds share one, as long as enough rows remain to learn from.
     """
     machine = make_regressor(settings, seed)
     if not isinstance(machine, KernelMachine):
@@ -109,7 +109,7 @@ def _boosted(
         model = BOOSTED[settings.kind](settings, X[kept], y[kept], settings.stages, seed, validation=(X[fold], y[fold]))
         fitted.append(model)
         squares.append(len(fold) * model.staged_rmse() ** 2)
-    # A model that stopped early stays as it was.
+    # A model that stopped early keeps its last error.
     longest = max(map(len, squares))
     total = sum(np.pad(curve, (0, longest - len(curve)), mode="edge") for curve in squares)
     stage = 1 + int(np.argmin(total))

@@ -31,7 +31,7 @@ class SelectedAnchor:
 def select_anchor(
     settings: AnchorSettings, X: np.ndarray, y: np.ndarray, inner: InnerSplit, *, seed: int
 ) -> SelectedAnchor:
-    """Fit on TR, select the stage with the lowest RMSE on VA, fit that many stages on TV.
+    """Fit on TR, select the stage with the lowest RMSE on VA, and fit this number of stages on TV.
 
     Stages are sequential, so the fit on TR cut at the stage gives phase 1's anchor. Regressors without stages are
     fitted on TR and again on TV.
@@ -56,9 +56,9 @@ def select_anchor(
 
 
 def require_usable(settings: AnchorSettings, *, cross_fitted: bool = False) -> None:
-    """Refuse an import path that is no regressor's and parameters an anchor does not have.
+    """Refuse an import path that does not name a regressor, and parameters that an anchor does not have.
 
-    XGBoost and LightGBM judge their parameters themselves.
+    XGBoost and LightGBM check their parameters themselves.
     """
     if settings.kind in (AnchorKind.stack, AnchorKind.network) and not cross_fitted:
         raise UserError(f"anchor.kind={settings.kind.value} must be cross-fitted: use method=anchormoe_crossfit")
@@ -74,7 +74,7 @@ def require_usable(settings: AnchorSettings, *, cross_fitted: bool = False) -> N
 
 
 def _accepted_parameters(settings: AnchorSettings) -> set[str] | None:
-    """Return the names of the parameters an anchor takes, None if any."""
+    """Return the names of the parameters that an anchor takes, None if it takes any."""
     kind = settings.kind
     if kind is AnchorKind.lightgbm:
         import_lightgbm()
@@ -87,7 +87,7 @@ def _accepted_parameters(settings: AnchorSettings) -> set[str] | None:
     if kind is AnchorKind.gbdt:
         from sklearn.ensemble import GradientBoostingRegressor
 
-        # anchor.stages and the seed are the other two
+        # these two are set by anchor.stages and the seed
         return set(GradientBoostingRegressor().get_params()) - {"n_estimators", "random_state"}
     if kind is AnchorKind.trees:
         return {"learning_rate", "max_depth", "early_stopping_rounds"}
