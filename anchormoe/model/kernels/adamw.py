@@ -80,7 +80,8 @@ def step(optimiser, moves_S):
     for s in range(len(moves_S)):
         if moves_S[s]:
             first, last = start_S[s], start_S[s + 1]
-            weight, gradient, m, v = weight_P[first:last], gradient_P[first:last], first_P[first:last], second_P[first:last]
+            weight, gradient = weight_P[first:last], gradient_P[first:last]
+            m, v = first_P[first:last], second_P[first:last]
             steps_S[s] += 1
             rate = real(learning_rate / (1 - BETA1 ** steps_S[s]))
             inverse_root = real(1 / np.sqrt(1 - BETA2 ** steps_S[s]))

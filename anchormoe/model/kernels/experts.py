@@ -6,9 +6,9 @@ for hidden layers does not grow with the number of rows. It is given as scratch_
 layers and their gradients that lives as long as the training: memory that is freed after every step would have to be
 mapped again at the next.
 
-Shapes as in model/network.py: N rows (of a batch, or of a block of it that starts at row `first`), I input columns, H hidden
-units, O = 3C expert outputs, K experts of W weights each, J chosen experts; P pairs of a block in the order of their
-experts; M = J C components of a row.
+Shapes as in model/network.py: N rows (of a batch, or of a block of it that starts at row `first`), I input columns,
+H hidden units, O = 3C expert outputs, K experts of W weights each, J chosen experts; P pairs of a block in the order
+of their experts; M = J C components of a row.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ BLOCK_ROWS = 1024
 @inlined
 def mixture_of_experts(x_NI, chosen_NJ, weight_NJ, anchor_N, experts_KW, scratch_PH, settings):
     """Return the components of each row's mixture: log weights, means, scales, all (N, M)."""
-    N, M = len(x_NI), chosen_NJ.shape[1] * settings.num_components
-    log_weight_NM = np.empty((N, M), x_NI.dtype)
-    mean_NM = np.empty((N, M), x_NI.dtype)
-    scale_NM = np.empty((N, M), x_NI.dtype)
+    N, J = chosen_NJ.shape
+    C = settings.num_components
+    hidden1_PH, hidden2_PH = scratch_PH[0], scratch_PH[1]
+    log_weight_NM = np.empty((N, J * C), x_NI.dtype)
+    mean_NM = np.empty((N, J * C), x_NI.dtype)
+    scale_NM = np.empty((N, J * C), x_NI.dtype)
     for first in range(0, N, BLOCK_ROWS):
         last = min(first + BLOCK_ROWS, N)
         start_K, row_P, pair_NJ = group_by_expert(chosen_NJ, first, last, len(experts_KW))
         x_PI = gather(x_NI, row_P)
-        raw_PO = experts_forward(
-            x_PI, start_K, experts_KW, scratch_PH[0], scratch_PH[1], 3 * settings.num_components, row_P, 0.0, np.int64(0)
-        )
+        raw_PO = experts_forward(x_PI, start_K, experts_KW, hidden1_PH, hidden2_PH, 3 * C, row_P, 0.0, np.int64(0))
         components(
             first, weight_NJ, raw_PO, pair_NJ, anchor_N,
             settings.use_anchor, settings.use_delta, settings.sigma_min, settings.sigma_max,
@@ -175,7 +175,8 @@ def experts_backward(
                 gradient_KW[k], input_dim, hidden_dim, output_dim
             )
             hidden1, hidden2, grad_raw = hidden1_PH[first:last], hidden2_PH[first:last], grad_raw_PO[first:last]
-            grad1, grad2 = grad1_PH[: last - first], grad2_PH[: last - first]  # the same, still cached, for every expert
+            # the same memory for every expert, because it is still in the cache
+            grad1, grad2 = grad1_PH[: last - first], grad2_PH[: last - first]
             add_product(grad_raw, hidden2, grad_head)
             add_row_sums(grad_raw, grad_head_bias)
             np.dot(grad_raw, head, grad2)

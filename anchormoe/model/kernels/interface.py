@@ -108,7 +108,7 @@ def views(model: AnchorMoE, flat: np.ndarray) -> Weights:
         last = start + parameter.numel()
         pieces.append(flat[start:last].reshape(parameter.shape))
         start = last
-    return Weights(*pieces, flat[start:].reshape(len(model.experts.packed), -1))
+    return Weights._make([*pieces, flat[start:].reshape(len(model.experts.packed), -1)])
 
 
 def scratch(model: AnchorMoE) -> np.ndarray:

@@ -116,9 +116,7 @@ def window_forward(z_ND, center_KD, log_scale_KD, low, high):
 
 
 @inner
-def window_backward(
-    z_ND, center_KD, log_scale_KD, low, high, window_NK, grad_NK, grad_center_KD, grad_log_scale_KD
-):
+def window_backward(z_ND, center_KD, log_scale_KD, low, high, window_NK, grad_NK, grad_center_KD, grad_log_scale_KD):
     """Return the gradient of z."""
     N, D = z_ND.shape
     K = center_KD.shape[0]
