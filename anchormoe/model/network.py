@@ -46,7 +46,10 @@ class MixtureParameters(NamedTuple):
         return torch.logsumexp(self.log_weights_NM + log_normal_NM, dim=1)
 
     def crps(self, y_N: Tensor) -> Tensor:
-        """sum_m w_m A(y - mu_m, s_m^2) - 1/2 sum_mn w_m w_n A(mu_m - mu_n, s_m^2 + s_n^2), A(d, v) = E|d + sqrt(v) Z|."""
+        """Return the continuous ranked probability score at y (N,).
+
+        sum_m w_m A(y - mu_m, s_m^2) - 1/2 sum_mn w_m w_n A(mu_m - mu_n, s_m^2 + s_n^2), A(d, v) = E|d + sqrt(v) Z|
+        """
         weight_NM, mean_NM, variance_NM = self.log_weights_NM.exp(), self.means_NM, self.scales_NM.square()
         to_y_NM = _expected_distance(y_N[:, None] - mean_NM, variance_NM)
         between_NMM = _expected_distance(
@@ -62,7 +65,7 @@ class MixtureParameters(NamedTuple):
 
 
 def _expected_distance(difference: Tensor, variance: Tensor) -> Tensor:
-    """E|d + sqrt(v) Z| = 2 sqrt(v) phi(d / sqrt(v)) + d (2 Phi(d / sqrt(v)) - 1) for a standard normal Z."""
+    """A(d, v) = E|d + sqrt(v) Z| = 2 sqrt(v) phi(d / sqrt(v)) + d (2 Phi(d / sqrt(v)) - 1) for a standard normal Z."""
     scale = variance.sqrt()
     ratio = difference / scale
     density = torch.exp(-0.5 * ratio.square()) / math.sqrt(2 * math.pi)

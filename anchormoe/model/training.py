@@ -22,7 +22,7 @@ from anchormoe.errors import UserError
 from anchormoe.model.network import FLOOR, AnchorMoE, Experts, Projection, Router, Window
 from anchormoe.model.settings import AnchorMode, Backend, Loss, TrainingSettings
 
-PREDICTION_ROWS = 8192  # that the torch backend predicts at once; bounds the memory, not the result
+PREDICTION_ROWS = 8192  # the torch backend's block of rows in evaluation; bounds the memory, not the result
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class TrainingDiverged(RuntimeError):
     """No epoch had a finite validation NLL."""
 
 
-def temperature(config: TrainingSettings, steps: int) -> float:
+def temperature(config: TrainingSettings, epochs: int) -> float:
     """Return the router's temperature after this number of epochs."""
-    return max(config.temperature_start * config.temperature_decay**steps, config.temperature_end)
+    return max(config.temperature_start * config.temperature_decay**epochs, config.temperature_end)
 
 
 def num_epochs(config: TrainingSettings, num_rows: int) -> int:
@@ -72,7 +72,10 @@ def num_epochs(config: TrainingSettings, num_rows: int) -> int:
 
 
 def select_epoch(model: AnchorMoE, train: Batch, validation: Batch, config: TrainingSettings) -> SelectedEpoch:
-    """Phase 1. Leaves the model with the weights of the selected epoch: the first with the lowest validation NLL."""
+    """Phase 1. Leaves the model with the weights of the selected epoch: the first with the lowest validation NLL.
+
+    After either phase the model is in evaluation mode.
+    """
     phase = Phase(model, config)
     best = SelectedEpoch(epoch=0, validation_nll=math.inf)
     best_weights = None
@@ -88,7 +91,7 @@ def select_epoch(model: AnchorMoE, train: Batch, validation: Batch, config: Trai
             break
     if best_weights is None:
         raise TrainingDiverged(f"no finite validation NLL in {config.epochs} epochs")
-    phase.steps.store(best_weights)
+    phase.finish(best_weights)
     return best
 
 
@@ -99,7 +102,7 @@ def refit(model: AnchorMoE, train: Batch, epochs: int, config: TrainingSettings)
         model.temperature = temperature(config, config.epochs + epoch - 1)
         phase.run_epoch(train, epoch)
     model.temperature = temperature(config, config.epochs + epochs)
-    phase.steps.store(phase.steps.weights())
+    phase.finish(phase.steps.weights())
 
 
 class Phase:
@@ -117,9 +120,14 @@ class Phase:
             batch = batch.rows(torch.randperm(num_rows, generator=torch.Generator().manual_seed(epoch)))
         return self.steps.run(batch, batch_size, objective(self.model, self.config, epoch))
 
+    def finish(self, weights: Any) -> None:
+        """Give the model the weights that were chosen."""
+        self.steps.store(weights)
+        self.model.eval()
+
 
 class Objective(NamedTuple):
-    """What the steps of an epoch descend.
+    """What the steps of an epoch descend, in either backend.
 
     mean score (-log p(y), or the CRPS)
     + delta_weight mean_njc Delta_njc^2   (over all K experts; those that a row did not choose count as 0)
@@ -194,7 +202,8 @@ class TorchSteps:
     def run(self, batch: Batch, batch_size: int, objective: Objective) -> float:
         values = []
         self.model.train()
-        with torch.random.fork_rng([self.device] if self.device.type != "cpu" else []):
+        on_cpu = self.device.type == "cpu"
+        with torch.random.fork_rng([] if on_cpu else [self.device], device_type="cuda" if on_cpu else self.device.type):
             torch.manual_seed(self.num_steps)  # dropout does not depend on what else draws random numbers
             for rows in batch.to(self.device).blocks(batch_size):
                 self.optimiser.zero_grad()
@@ -207,8 +216,11 @@ class TorchSteps:
         return sum(values) / len(values)
 
     def mean_nll(self, batch: Batch) -> float:
-        mixture = predict(self.model, batch, backend=Backend.torch)
-        return float(-mixture.standard_log_prob(batch.y.numpy(force=True)).mean())
+        self.model.eval()
+        with torch.no_grad():
+            blocks = batch.to(self.device).blocks(PREDICTION_ROWS)
+            total = sum(-self.model(rows.x, rows.anchor).log_prob(rows.y).sum().item() for rows in blocks)
+        return total / len(batch.y)
 
     def weights(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self.model.state_dict().items()}
@@ -233,7 +245,7 @@ def use_compiled(model: AnchorMoE, backend: Backend) -> bool:
     reason = foreign_part(model)
     if backend is Backend.compiled and reason is not None:
         raise UserError(
-            f"train.backend=compiled needs the stock network on the CPU, received {reason}: use auto or torch"
+            f"train.backend=compiled needs the stock parts on the CPU, received {reason}: use auto or torch"
         )
     return reason is None
 
@@ -252,8 +264,9 @@ def foreign_part(model: AnchorMoE) -> str | None:
     for stock, part in parts.items():
         if part is not None and type(part) is not stock:
             return f"{type(part).__name__} in place of {stock.__name__}"
-    if any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
-        return "a module with a forward hook"
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    if any(getattr(module, kind) for module in model.modules() for kind in hooks):
+        return "a module with a hook"
     kinds = {(parameter.device.type, parameter.dtype) for parameter in model.parameters()}
     if kinds not in ({("cpu", torch.float32)}, {("cpu", torch.float64)}):
         return " and ".join(sorted(f"{dtype} on {device}" for device, dtype in kinds))
@@ -261,13 +274,14 @@ def foreign_part(model: AnchorMoE) -> str | None:
 
 
 def predict(model: AnchorMoE, batch: Batch, backend: Backend = Backend.auto) -> GaussianMixture:
-    """Return each row's mixture, in the units of the batch's target."""
+    """Return each row's mixture, in the units of the batch's target; leaves the model in evaluation mode."""
+    model.eval()
     if use_compiled(model, backend):
         from anchormoe.model.kernels.interface import predict_compiled
 
         return GaussianMixture(*predict_compiled(model, batch))
-    model.eval()
     device = next(model.parameters()).device
     with torch.no_grad():
         blocks = [model(rows.x, rows.anchor) for rows in batch.to(device).blocks(PREDICTION_ROWS)]
-    return GaussianMixture(*(torch.cat(parts).numpy(force=True) for parts in zip(*blocks, strict=True)))
+    log_weights, means, scales = (torch.cat(parts).numpy(force=True) for parts in zip(*blocks, strict=True))
+    return GaussianMixture(log_weights, means, scales)

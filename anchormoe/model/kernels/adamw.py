@@ -56,20 +56,20 @@ def step(optimiser, moves_S):
     m <- b1 m + (1 - b1) g;  v <- b2 v + (1 - b2) g^2
     w <- w (1 - lr decay) - lr m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)
     """
-    weight, gradient, m, v, start_S, steps_S, learning_rate, weight_decay, clip_norm = optimiser
-    real = weight.dtype.type
+    weight_P, gradient_P, first_P, second_P, start_S, steps_S, learning_rate, weight_decay, clip_norm = optimiser
+    real = weight_P.dtype.type
     squares = 0.0
-    lanes = np.empty(8, weight.dtype)  # eight sums side by side: a single one would wait for itself
+    lanes = np.empty(8, weight_P.dtype)  # eight sums side by side: a single one would wait for itself
     for s in range(len(moves_S)):
         if moves_S[s]:
-            first, last = start_S[s], start_S[s + 1]
-            whole = first + (last - first) // 8 * 8
+            gradient = gradient_P[start_S[s] : start_S[s + 1]]
+            whole = len(gradient) // 8 * 8
             for lane in range(8):
                 lanes[lane] = 0
-            for i in range(first, whole, 8):
+            for i in range(0, whole, 8):
                 for lane in range(8):
                     lanes[lane] += gradient[i + lane] * gradient[i + lane]
-            for i in range(whole, last):
+            for i in range(whole, len(gradient)):
                 lanes[0] += gradient[i] * gradient[i]
             total = real(0)
             for lane in range(8):
@@ -79,10 +79,13 @@ def step(optimiser, moves_S):
     kept = real(1 - learning_rate * weight_decay)
     for s in range(len(moves_S)):
         if moves_S[s]:
+            first, last = start_S[s], start_S[s + 1]
+            weight, gradient = weight_P[first:last], gradient_P[first:last]
+            m, v = first_P[first:last], second_P[first:last]
             steps_S[s] += 1
             rate = real(learning_rate / (1 - BETA1 ** steps_S[s]))
             inverse_root = real(1 / np.sqrt(1 - BETA2 ** steps_S[s]))
-            for i in range(start_S[s], start_S[s + 1]):
+            for i in range(len(weight)):
                 g = gradient[i] * scale
                 m[i] = real(BETA1) * m[i] + real(1 - BETA1) * g
                 v[i] = real(BETA2) * v[i] + real(1 - BETA2) * g * g

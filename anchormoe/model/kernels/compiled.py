@@ -4,12 +4,16 @@ numba compiles a function once per machine and keeps it on disk. Division follow
 zero that Python's rules need would keep a loop from being vectorised, and a * b + c is one operation.
 
 Compile time: a function that another compiled function calls is optimised again as a part of its caller, at every
-level of a chain of calls. So only a few entry points are `compiled`; what they call is either `inner`, a loop that is
-compiled once without the code that lets Python call it, or `inlined`, a sequence of calls that is copied into its
-caller before anything is compiled.
+level of a chain of calls. So only the entry points are `compiled`. What they call is either `inner`, a loop without
+the code that lets Python call it, or `inlined`, a sequence of calls that is copied into its caller before anything is
+compiled. Types matter as much: each combination of argument types is compiled anew, so sizes, such as the number of
+experts, must be lengths of arrays and not of tuples, and whole numbers must not come as literals.
 """
 
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from numba import njit
 from numba.core import event
@@ -18,14 +22,24 @@ from anchormoe.model.kernels.clock import clock, exclude
 
 __all__ = ["clock", "compiled", "inlined", "inner"]
 
-_njit = partial(njit, error_model="numpy", fastmath={"contract"})
-compiled = _njit(cache=True, no_cfunc_wrapper=True)
-inner = _njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+_njit = partial(njit, error_model="numpy", fastmath={"contract"}, no_cfunc_wrapper=True)
+inner = _njit(no_cpython_wrapper=True)
 inlined = _njit(inline="always")
+
+_files = [file.stat() for file in sorted(Path(__file__).parent.glob("*.py"))]
+_KERNELS_STAMP = tuple((file.st_mtime, file.st_size) for file in _files)
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile an entry point and keep it on disk until its own file or any file of the kernels changes."""
+    dispatcher = _njit(cache=True)(function)
+    index = dispatcher._cache._cache_file  # numba itself would look at the function's own file only
+    index._source_stamp = (index._source_stamp, _KERNELS_STAMP)
+    return dispatcher
 
 
 class _Compilation(event.TimingListener):
-    """Tells the clock how long each compilation took."""
+    """Takes each compilation off the clock."""
 
     def on_end(self, event: event.Event) -> None:
         before = self.duration if self.done else 0.0

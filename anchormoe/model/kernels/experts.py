@@ -2,11 +2,13 @@
 
 Only the chosen (row, expert) pairs are computed, grouped by expert. The loss is a sum over rows, so its gradient is
 gathered over blocks of rows, each taken forward and backward while its hidden layers are still in the cache; memory
-for hidden layers does not grow with the number of rows.
+for hidden layers does not grow with the number of rows. It is given as scratch_PH, an array (4, P, H) for both
+layers and their gradients that lives as long as the training: memory that is freed after every step would have to be
+mapped again at the next.
 
-Shapes as in model/network.py: N rows (of a batch, or of a block of it that starts at row `first`), I input columns, H hidden
-units, O = 3C expert outputs, K experts of W weights each, J chosen experts; P pairs of a block in the order of their
-experts; M = J C components of a row.
+Shapes as in model/network.py: N rows (of a batch, or of a block of it that starts at row `first`), I input columns,
+H hidden units, O = 3C expert outputs, K experts of W weights each, J chosen experts; P pairs of a block in the order
+of their experts; M = J C components of a row.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy as np
 
 from anchormoe.model.kernels.compiled import inlined, inner
 from anchormoe.model.kernels.densities import components, components_backward, crps, delta_penalty, nll
-from anchormoe.model.kernels.latent import add, product
+from anchormoe.model.kernels.latent import add
 
 # With two choices per row and 128 units the hidden layers of a block take 2 MB; smaller blocks make the matrix
 # products too small.
@@ -23,19 +25,19 @@ BLOCK_ROWS = 1024
 
 
 @inlined
-def mixture_of_experts(x_NI, chosen_NJ, weight_NJ, anchor_N, experts_KW, settings):
+def mixture_of_experts(x_NI, chosen_NJ, weight_NJ, anchor_N, experts_KW, scratch_PH, settings):
     """Return the components of each row's mixture: log weights, means, scales, all (N, M)."""
-    N, M = len(x_NI), chosen_NJ.shape[1] * settings.num_components
-    log_weight_NM = np.empty((N, M), x_NI.dtype)
-    mean_NM = np.empty((N, M), x_NI.dtype)
-    scale_NM = np.empty((N, M), x_NI.dtype)
+    N, J = chosen_NJ.shape
+    C = settings.num_components
+    hidden1_PH, hidden2_PH = scratch_PH[0], scratch_PH[1]
+    log_weight_NM = np.empty((N, J * C), x_NI.dtype)
+    mean_NM = np.empty((N, J * C), x_NI.dtype)
+    scale_NM = np.empty((N, J * C), x_NI.dtype)
     for first in range(0, N, BLOCK_ROWS):
         last = min(first + BLOCK_ROWS, N)
         start_K, row_P, pair_NJ = group_by_expert(chosen_NJ, first, last, len(experts_KW))
         x_PI = gather(x_NI, row_P)
-        raw_PO, _, _ = experts_forward(
-            x_PI, start_K, experts_KW, settings.hidden_dim, 3 * settings.num_components, row_P, 0.0, np.int64(0)
-        )
+        raw_PO = experts_forward(x_PI, start_K, experts_KW, hidden1_PH, hidden2_PH, 3 * C, row_P, 0.0, np.int64(0))
         components(
             first, weight_NJ, raw_PO, pair_NJ, anchor_N,
             settings.use_anchor, settings.use_delta, settings.sigma_min, settings.sigma_max,
@@ -46,8 +48,9 @@ def mixture_of_experts(x_NI, chosen_NJ, weight_NJ, anchor_N, experts_KW, setting
 
 @inlined
 def score_and_gradients(
-    x_NI, chosen_NJ, weight_NJ, anchor_N, y_N, experts_KW, settings, objective, seed, grad_weight_NJ, gradient_KW
-):
+    x_NI, chosen_NJ, weight_NJ, anchor_N, y_N, experts_KW, scratch_PH, settings, objective, seed,
+    grad_weight_NJ, gradient_KW,
+):  # fmt: skip
     """mean_n score_n + delta_weight mean_nkc Delta_nkc^2 (over all K experts, those not chosen counted as zeros).
 
     score = -log p(y), or the CRPS; a share `dropout` of the hidden units, drawn by `seed`, is left out, row by row and
@@ -56,6 +59,7 @@ def score_and_gradients(
     """
     N, J = chosen_NJ.shape
     K, C = len(experts_KW), settings.num_components
+    hidden1_PH, hidden2_PH = scratch_PH[0], scratch_PH[1]
     value = 0.0
     fill(gradient_KW, 0)
     count_K = np.zeros(K, np.int64)
@@ -63,8 +67,8 @@ def score_and_gradients(
         last = min(first + BLOCK_ROWS, N)
         start_K, row_P, pair_NJ = group_by_expert(chosen_NJ, first, last, K)
         x_PI = gather(x_NI, row_P)
-        raw_PO, hidden1_PH, hidden2_PH = experts_forward(
-            x_PI, start_K, experts_KW, settings.hidden_dim, 3 * C, row_P, settings.dropout, seed
+        raw_PO = experts_forward(
+            x_PI, start_K, experts_KW, hidden1_PH, hidden2_PH, 3 * C, row_P, settings.dropout, seed
         )
         log_weight_NM = np.empty((last - first, J * C), x_NI.dtype)
         mean_NM = np.empty((last - first, J * C), x_NI.dtype)
@@ -84,7 +88,10 @@ def score_and_gradients(
             1 / N, grad_log_weight_NM, grad_mean_NM, grad_scale_NM, grad_weight_NJ,
         )  # fmt: skip
         value += score / N + delta_penalty(raw_PO, objective.delta_weight / (N * K * C), grad_raw_PO)
-        experts_backward(x_PI, start_K, experts_KW, hidden1_PH, hidden2_PH, grad_raw_PO, settings.dropout, gradient_KW)
+        experts_backward(
+            x_PI, start_K, experts_KW, hidden1_PH, hidden2_PH, scratch_PH[2], scratch_PH[3], grad_raw_PO,
+            settings.dropout, gradient_KW,
+        )  # fmt: skip
         for k in range(K):
             count_K[k] += start_K[k + 1] - start_K[k]
     return value, count_K
@@ -126,12 +133,13 @@ def gather(rows, index):
 
 
 @inner
-def experts_forward(x_PI, start_K, experts_KW, hidden_dim, output_dim, row_P, dropout, seed):
-    """Return raw outputs and both hidden layers of all pairs; what is dropped depends on the row, not on its block."""
-    P, input_dim = x_PI.shape
-    hidden1_PH = np.empty((P, hidden_dim), x_PI.dtype)
-    hidden2_PH = np.empty((P, hidden_dim), x_PI.dtype)
-    raw_PO = np.empty((P, output_dim), x_PI.dtype)
+def experts_forward(x_PI, start_K, experts_KW, hidden1_PH, hidden2_PH, output_dim, row_P, dropout, seed):
+    """Write both hidden layers of all pairs and return their outputs.
+
+    What is dropped depends on the row, not on its block.
+    """
+    input_dim, hidden_dim = x_PI.shape[1], hidden1_PH.shape[1]
+    raw_PO = np.empty((len(x_PI), output_dim), x_PI.dtype)
     for k in range(len(experts_KW)):
         first, last = start_K[k], start_K[k + 1]
         if first < last:
@@ -147,12 +155,15 @@ def experts_forward(x_PI, start_K, experts_KW, hidden_dim, output_dim, row_P, dr
             for p in range(last - first):
                 for o in range(output_dim):
                     raw[p, o] += head_bias[o]
-    return raw_PO, hidden1_PH, hidden2_PH
+    return raw_PO
 
 
 @inner
-def experts_backward(x_PI, start_K, experts_KW, hidden1_PH, hidden2_PH, grad_raw_PO, dropout, gradient_KW):
-    """Add the gradients of the experts' weights to gradient_KW."""
+def experts_backward(
+    x_PI, start_K, experts_KW, hidden1_PH, hidden2_PH, grad1_PH, grad2_PH, grad_raw_PO, dropout,
+    gradient_KW,
+):  # fmt: skip
+    """Add the gradients of the experts' weights to gradient_KW; grad1_PH and grad2_PH are overwritten."""
     input_dim, hidden_dim, output_dim = x_PI.shape[1], hidden1_PH.shape[1], grad_raw_PO.shape[1]
     weight1_part_IH = np.empty((input_dim, hidden_dim), x_PI.dtype)
     weight2_part_HH = np.empty((hidden_dim, hidden_dim), x_PI.dtype)
@@ -163,19 +174,19 @@ def experts_backward(x_PI, start_K, experts_KW, hidden1_PH, hidden2_PH, grad_raw
             grad_weight1, grad_bias1, grad_weight2, grad_bias2, grad_head, grad_head_bias = unpack(
                 gradient_KW[k], input_dim, hidden_dim, output_dim
             )
-            hidden1, hidden2, grad = hidden1_PH[first:last], hidden2_PH[first:last], grad_raw_PO[first:last]
-            add_product(grad, hidden2, grad_head)
-            add_row_sums(grad, grad_head_bias)
-            grad = product(grad, head)
-            relu_backward(grad, hidden2, dropout)
-            add_row_sums(grad, grad_bias2)
-            np.dot(grad.T, hidden1, weight2_part_HH)
+            hidden1, hidden2, grad_raw = hidden1_PH[first:last], hidden2_PH[first:last], grad_raw_PO[first:last]
+            # the same memory for every expert, because it is still in the cache
+            grad1, grad2 = grad1_PH[: last - first], grad2_PH[: last - first]
+            add_product(grad_raw, hidden2, grad_head)
+            add_row_sums(grad_raw, grad_head_bias)
+            np.dot(grad_raw, head, grad2)
+            relu_backward(grad2, hidden2, dropout, grad_bias2)
+            np.dot(grad2.T, hidden1, weight2_part_HH)
             add(grad_weight2, weight2_part_HH)
-            grad = product(grad, weight2)
-            relu_backward(grad, hidden1, dropout)
-            add_row_sums(grad, grad_bias1)
+            np.dot(grad2, weight2, grad1)
+            relu_backward(grad1, hidden1, dropout, grad_bias1)
             fill(weight1_part_IH, 0)
-            add_product(x_PI[first:last], grad, weight1_part_IH)
+            add_product(x_PI[first:last], grad1, weight1_part_IH)
             for h in range(hidden_dim):
                 for i in range(input_dim):
                     grad_weight1[h, i] += weight1_part_IH[i, h]
@@ -216,15 +227,20 @@ def bias_relu(values, bias):
 
 
 @inner
-def relu_backward(grad, activation, dropout):
-    """Turn the gradient of a layer's activation into that of its sums, in place.
+def relu_backward(grad, activation, dropout, grad_bias):
+    """Turn the gradient of a layer's activation into that of its sums, in place, and add the latter to grad_bias.
 
     A unit that was dropped is zero like one that did not fire, so this is the way back through `drop`, too.
     """
     scale = grad.dtype.type(1 / (1 - dropout))
+    total = np.zeros(grad.shape[1], grad.dtype)
     for n in range(grad.shape[0]):
         for h in range(grad.shape[1]):
-            grad[n, h] = grad[n, h] * scale if activation[n, h] > 0 else grad.dtype.type(0)  # no branch: vectorises
+            value = grad[n, h] * scale if activation[n, h] > 0 else grad.dtype.type(0)  # no branch: vectorises
+            grad[n, h] = value
+            total[h] += value
+    for h in range(grad.shape[1]):
+        grad_bias[h] += total[h]
 
 
 @inner

@@ -7,6 +7,7 @@ from torch import Tensor, from_numpy
 
 from anchormoe.model.kernels import network as kernels
 from anchormoe.model.kernels.adamw import adamw
+from anchormoe.model.kernels.experts import BLOCK_ROWS
 from anchormoe.model.kernels.network import NUM_GATE_WEIGHTS, Settings, Weights
 from anchormoe.model.kernels.router import COSINE_ROUTER, DOT_ROUTER, NO_ROUTER
 from anchormoe.model.network import AnchorMoE
@@ -32,6 +33,7 @@ class CompiledSteps:
             weight_decay=config.weight_decay,
             clip_norm=config.clip_norm,
         )
+        self.scratch_PH = scratch(model)
         self.num_steps = 0
 
     def run(self, batch: Batch, batch_size: int, objective: Objective) -> float:
@@ -42,6 +44,7 @@ class CompiledSteps:
             self.gradient_views,
             self.optimiser,
             self.trained_S,
+            self.scratch_PH,
             settings(self.model, training=True),
             objective,
             self.num_steps,
@@ -51,7 +54,8 @@ class CompiledSteps:
 
     def mean_nll(self, batch: Batch) -> float:
         x, anchor, y = arrays(batch.x, batch.anchor, batch.y)
-        return kernels.mean_nll(*kernels.mixture(x, anchor, self.weight_views, settings(self.model, training=False)), y)
+        numbers = settings(self.model, training=False)
+        return float(kernels.mean_nll(*kernels.mixture(x, anchor, self.weight_views, self.scratch_PH, numbers), y))
 
     def weights(self) -> np.ndarray:
         return self.optimiser.weight_P.copy()
@@ -67,7 +71,7 @@ class CompiledSteps:
 def predict_compiled(model: AnchorMoE, batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return log weights, means and scales of each row's components, (N, M), in evaluation mode."""
     x, anchor = arrays(batch.x, batch.anchor)
-    return kernels.mixture(x, anchor, views(model, pack(model)), settings(model, training=False))
+    return kernels.mixture(x, anchor, views(model, pack(model)), scratch(model), settings(model, training=False))
 
 
 def arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
@@ -104,7 +108,13 @@ def views(model: AnchorMoE, flat: np.ndarray) -> Weights:
         last = start + parameter.numel()
         pieces.append(flat[start:last].reshape(parameter.shape))
         start = last
-    return Weights(*pieces, flat[start:].reshape(len(model.experts.packed), -1))
+    return Weights._make([*pieces, flat[start:].reshape(len(model.experts.packed), -1)])
+
+
+def scratch(model: AnchorMoE) -> np.ndarray:
+    """Return memory for the hidden layers of a block of rows; what is not used of it stays unmapped."""
+    shape = (4, BLOCK_ROWS * model.config.top_k, model.experts.hidden_dim)
+    return np.empty(shape, arrays(model.window.center_KD)[0].dtype)
 
 
 def settings(model: AnchorMoE, *, training: bool) -> Settings:
@@ -120,7 +130,6 @@ def settings(model: AnchorMoE, *, training: bool) -> Settings:
         top_k=config.top_k,
         smoothing=float(config.smoothing) if smoothed else 0.0,
         temperature=float(model.temperature),
-        hidden_dim=model.experts.hidden_dim,
         num_components=model.experts.num_components,
         dropout=float(model.experts.dropout),
         use_anchor=config.anchor_mode is not AnchorMode.free,

@@ -119,7 +119,7 @@ def unit_backward(direction, length, grad):
 
 @inner
 def router_penalty(prob_NK, entropy_weight, balance_weight, grad_NK):
-    """entropy_weight mean_n sum_k p log(p + FLOOR) + balance_weight sum_k (mean_n p - 1/K)^2; grad_NK is overwritten."""
+    """entropy_weight mean_n sum_k p log(p + FLOOR) + balance_weight sum_k (mean_n p - 1/K)^2; writes grad_NK."""
     N, K = prob_NK.shape
     real = prob_NK.dtype.type
     entropy, imbalance = 0.0, 0.0
