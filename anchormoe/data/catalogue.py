@@ -66,7 +66,7 @@ class DatasetInfo:
     urls: list[str] = field(default_factory=list)  # addresses of the original, tried in this order
     file_name: str = ""  # name of the original in a mirror folder
     archive_member: str = ""  # the original's name inside its home's zip archive
-    content_sha256: str | None = None  # hash of the table by `containers.content_sha256`; verified when stated
+    content_sha256: str | None = None  # hash of the table by `formats.content_sha256`; verified when stated
     original_sha256: str = ""
     original_bytes: int = 0
     variant: str | None = None  # chosen for a run; None means the protocol's choice, else the first
