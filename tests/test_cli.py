@@ -162,6 +162,8 @@ def test_a_list_of_datasets_is_a_sweep(argument: str) -> None:
 def test_parameters_of_a_method_or_an_anchor_need_no_plus(plus: str) -> None:
     (job,) = parse(["method=sklearn.linear_model.Ridge", f"{plus}method.params.alpha=3"])
     assert job.method.params == {"alpha": 3}
+    swept = parse(["method=sklearn.linear_model.Ridge", f"{plus}method.params.alpha=1,3"])
+    assert [job.method.params for job in swept] == [{"alpha": 1}, {"alpha": 3}]
     (job,) = parse(["anchor=sklearn.linear_model.Ridge", f"{plus}anchor.params.alpha=3"])
     assert job.anchor.params == {"alpha": 3}
 

@@ -100,7 +100,7 @@ def _combinations(arguments: Sequence[str]) -> Iterator[list[str]]:
         sweep = _sweep_of(experiment)
         parsed = [*_parsed([f"{key}={value}" for key, value in sweep.items() if key not in named]), *parsed]
     lists = [
-        [f"{override.key_or_group}={value}" for value in override.sweep_string_iterator()]
+        [f"{override.input_line.partition('=')[0]}={value}" for value in override.sweep_string_iterator()]
         if override.is_sweep_override()
         else [override.input_line]
         for override in parsed
