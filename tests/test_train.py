@@ -213,7 +213,7 @@ def test_auto_is_compiled_for_the_stock_parts_only() -> None:
         pass
 
     assert isinstance(training.make_steps(initial(), SHORT), CompiledSteps)
-    assert training.foreign_part(OwnMoE(SMALL, input_dim=INPUT_DIM)) == "a OwnMoE"
+    assert training.foreign_part(OwnMoE(SMALL, input_dim=INPUT_DIM)) == "OwnMoE in place of AnchorMoE"
     assert training.foreign_part(initial(dtype=torch.float16)) == "torch.float16 on cpu"
     hooked = initial()
     hooked.experts.register_forward_hook(lambda *_: None)
@@ -311,7 +311,7 @@ def test_a_batch_that_holds_all_rows_is_the_full_batch() -> None:
 
 @pytest.mark.parametrize("backend", BOTH)
 def test_mini_batches_equal_the_plain_loop_over_each_epochs_own_order_of_the_rows(backend: Backend) -> None:
-    """Three steps per epoch, the last on fewer rows; the router cools after every epoch."""
+    """Three steps per epoch, the last on fewer rows. The router does not cool here."""
     config = dataclasses.replace(SHORT, batch_size=8, temperature_decay=1.0, backend=backend)
     model, plain, data = initial(), initial(), batch(num_rows=20, seed=1)
     refit(model, data, 4, config)

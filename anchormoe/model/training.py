@@ -253,7 +253,7 @@ def use_compiled(model: AnchorMoE, backend: Backend) -> bool:
 def foreign_part(model: AnchorMoE) -> str | None:
     """Say what the compiled kernels do not know about a model; None if they know all of it."""
     if type(model) is not AnchorMoE:
-        return f"a {type(model).__name__}"
+        return f"{type(model).__name__} in place of AnchorMoE"
     parts: dict[type, nn.Module | None] = {
         Projection: model.projection,
         nn.LayerNorm: model.projection.norm if type(model.projection) is Projection else None,
