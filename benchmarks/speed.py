@@ -1,15 +1,9 @@
-"""Measure the time of a split beside the plain computation and other libraries, on one core, in one run.
+"""How long a split takes, beside the plain computation and beside other libraries; all of it on one core, in one run.
 
     make bench-speed        writes benchmarks/speed.md
 
-<<<<<<< HEAD
-Plain is tests/oracle.py on the same weights: every expert that any row uses evaluated on all rows, autograd,
-torch.optim.AdamW, with scikit-learn's GBDT as the anchor, as in the published notebooks. Both are run
-whole, on split 1. Only ratios can be compared between machines.
-=======
 Plain is the torch backend on the same weights (autograd, torch.optim.AdamW) with scikit-learn's GBDT as the anchor.
 Both are run whole, on split 1. Only ratios travel from one machine to another.
->>>>>>> network
 """
 
 from __future__ import annotations
@@ -23,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 import xgboost
-from anchormoe.run.runner import keep_freed_memory, load_dataset, make_split, one_thread
 from numba import njit
 from rich.console import Console
 from sklearn.tree import DecisionTreeRegressor
@@ -37,6 +30,7 @@ from anchormoe.model.network import initial_model
 from anchormoe.model.paper import fold_batch, scaling_of
 from anchormoe.model.settings import Backend
 from anchormoe.model.training import Batch, Phase, refit, select_epoch
+from anchormoe.run.runner import keep_freed_memory, load_dataset, make_split, one_thread
 
 HERE = Path(__file__).parent
 DATASETS = ("yacht", "boston", "energy", "concrete", "wine", "power", "kin8nm", "protein", "naval")
@@ -148,7 +142,7 @@ def timed(work: Callable[[], object]) -> tuple[float, object]:
 
 
 def best_of(work: Callable[[], object], *, seconds: float = 1.0) -> float:
-    """Return the time of the fastest of the repetitions that fit into `seconds`."""
+    """The fastest of as many repetitions as fit."""
     work()
     times, end = [], time.perf_counter() + seconds
     while not times or time.perf_counter() < end:
@@ -157,7 +151,7 @@ def best_of(work: Callable[[], object], *, seconds: float = 1.0) -> float:
 
 
 def matrix_products(config: Config, model, batches: dict[str, Batch]) -> tuple[float, float]:
-    """Time the experts' products of one step and one validation, replayed alone."""
+    """The experts' products of one step and one validation, replayed without anything around them."""
     phase = Phase(model, config.train)
     epoch_seconds = best_of(lambda: (phase.run_epoch(batches["tr"], 1), phase.steps.mean_nll(batches["va"])))
     experts = model.experts
@@ -198,7 +192,7 @@ def _product(a, b):
 
 
 def other_libraries(dataset: Dataset, split: Split, config: Config) -> tuple[float, float]:
-    """Time fits on TR and VA together with the number of stages that the anchor chooses from."""
+    """Fits on TR and VA together with as many stages as the anchor chooses from."""
     from ngboost import NGBRegressor
 
     X, y, stages = dataset.X[split.tv], dataset.y[split.tv], config.anchor.stages
