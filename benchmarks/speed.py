@@ -2,13 +2,13 @@
 
     make bench-speed        writes benchmarks/speed.md
 
-Plain is tests/oracle.py on the same weights: every expert that any row uses evaluated on all rows, autograd,
-torch.optim.AdamW, with scikit-learn's GBDT as the anchor; in short, what the published notebooks do. Both are run
-whole, on split 1. Only ratios travel from one machine to another.
+Plain is the torch backend on the same weights (autograd, torch.optim.AdamW) with scikit-learn's GBDT as the anchor.
+Both are run whole, on split 1. Only ratios travel from one machine to another.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import sys
 import time
@@ -16,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import oracle
 import xgboost
 from numba import njit
 from rich.console import Console
@@ -29,6 +28,7 @@ from anchormoe.data.splits import Split
 from anchormoe.model.anchors.boosted import anchor_means
 from anchormoe.model.network import initial_model
 from anchormoe.model.paper import fold_batch, scaling_of
+from anchormoe.model.settings import Backend
 from anchormoe.model.training import Batch, Phase, refit, select_epoch
 from anchormoe.run.runner import keep_freed_memory, load_dataset, make_split, one_thread
 
@@ -105,8 +105,7 @@ def measure(name: str, *, whole: bool = True) -> Timing:
         number=1,
         initial_weights=config.rules.initial_weights,
     )
-    plain = oracle.PlainAnchorMoE(config.model, input_dim=batches["tr"].x.shape[1])
-    plain.copy_weights(model)
+    plain, plain_config = copy.deepcopy(model), dataclasses.replace(config.train, backend=Backend.torch)
 
     def ours() -> int:
         selected = select_epoch(model, batches["tr"], batches["va"], config.train)
@@ -114,8 +113,8 @@ def measure(name: str, *, whole: bool = True) -> Timing:
         return selected.epoch
 
     def theirs(epoch: int) -> None:
-        oracle.select_epoch(plain, batches["tr"], batches["va"], config.train)
-        oracle.refit(plain, batches["tv"], epoch, config.train)  # as many as ours: the two are to do the same work
+        select_epoch(plain, batches["tr"], batches["va"], plain_config)
+        refit(plain, batches["tv"], epoch, plain_config)  # as many epochs as ours: both do the same work
 
     network_seconds, epoch = timed(ours)
     plain_network_seconds, _ = timed(lambda: theirs(epoch))
@@ -154,8 +153,9 @@ def best_of(work: Callable[[], object], *, seconds: float = 1.0) -> float:
 def matrix_products(config: Config, model, batches: dict[str, Batch]) -> tuple[float, float]:
     """The experts' products of one step and one validation, replayed without anything around them."""
     phase = Phase(model, config.train)
-    epoch_seconds = best_of(lambda: (phase.run_epoch(batches["tr"], 1), phase.mean_nll(batches["va"])))
-    input_dim, hidden_dim, output_dim = model.experts.sizes
+    epoch_seconds = best_of(lambda: (phase.run_epoch(batches["tr"], 1), phase.steps.mean_nll(batches["va"])))
+    experts = model.experts
+    input_dim, hidden_dim, output_dim = experts.input_dim, experts.hidden_dim, 3 * experts.num_components
     seconds = flops = 0.0
     for fold, backward in (("tr", True), ("va", False)):
         counts = np.bincount(model.gates(batches[fold].x).chosen_NJ.flatten().numpy(), minlength=8)
@@ -221,7 +221,7 @@ def markdown(timings: list[Timing]) -> str:
 One split (number 1, full model) on one core, everything in one run.
 
 - *split*: anchor and both phases of the network. *step*: one epoch, its validation included.
-- *plain*: the published computation, with scikit-learn's GBDT; **plain / ours** is how many times longer it takes.
+- *plain*: the torch backend, with scikit-learn's GBDT; **plain / ours** is how many times longer it takes.
 - *products*: what the experts' matrix products of an epoch take when they are replayed alone, as a share of the epoch.
   *of sgemm*: the speed of those products over that of one 4096 x 128 x 128 product.
 - *NGBoost*, *GBDT* (scikit-learn, both anchor fits), *XGBoost* (histogram trees): their time over that of our whole
