@@ -2,7 +2,7 @@
 
 Only the chosen (row, expert) pairs are computed, grouped by expert. The loss is a sum over rows, so its gradient is
 gathered over blocks of rows, each taken forward and backward while its hidden layers are still in the cache; memory
-for hidden layers does not grow with the number of rows. It is given as scratch_PH, an array (4, P, H) for both
+for hidden layers does not grow with the number of rows. It is given as scratch_4PH, an array (4, P, H) for both
 layers and their gradients that lives as long as the training: memory that is freed after every step would have to be
 mapped again at the next.
 
@@ -25,11 +25,11 @@ BLOCK_ROWS = 1024
 
 
 @inlined
-def mixture_of_experts(x_NI, chosen_NJ, weight_NJ, anchor_N, experts_KW, scratch_PH, settings):
+def mixture_of_experts(x_NI, chosen_NJ, weight_NJ, anchor_N, experts_KW, scratch_4PH, settings):
     """Return the components of each row's mixture: log weights, means, scales, all (N, M)."""
     N, J = chosen_NJ.shape
     C = settings.num_components
-    hidden1_PH, hidden2_PH = scratch_PH[0], scratch_PH[1]
+    hidden1_PH, hidden2_PH = scratch_4PH[0], scratch_4PH[1]
     log_weight_NM = np.empty((N, J * C), x_NI.dtype)
     mean_NM = np.empty((N, J * C), x_NI.dtype)
     scale_NM = np.empty((N, J * C), x_NI.dtype)
@@ -48,7 +48,7 @@ def mixture_of_experts(x_NI, chosen_NJ, weight_NJ, anchor_N, experts_KW, scratch
 
 @inlined
 def score_and_gradients(
-    x_NI, chosen_NJ, weight_NJ, anchor_N, y_N, experts_KW, scratch_PH, settings, objective, seed,
+    x_NI, chosen_NJ, weight_NJ, anchor_N, y_N, experts_KW, scratch_4PH, settings, objective, seed,
     grad_weight_NJ, gradient_KW,
 ):  # fmt: skip
     """mean_n score_n + delta_weight mean_nkc Delta_nkc^2 (over all K experts, those not chosen counted as zeros).
@@ -59,7 +59,7 @@ def score_and_gradients(
     """
     N, J = chosen_NJ.shape
     K, C = len(experts_KW), settings.num_components
-    hidden1_PH, hidden2_PH = scratch_PH[0], scratch_PH[1]
+    hidden1_PH, hidden2_PH = scratch_4PH[0], scratch_4PH[1]
     value = 0.0
     fill(gradient_KW, 0)
     count_K = np.zeros(K, np.int64)
@@ -89,7 +89,7 @@ def score_and_gradients(
         )  # fmt: skip
         value += score / N + delta_penalty(raw_PO, objective.delta_weight / (N * K * C), grad_raw_PO)
         experts_backward(
-            x_PI, start_K, experts_KW, hidden1_PH, hidden2_PH, scratch_PH[2], scratch_PH[3], grad_raw_PO,
+            x_PI, start_K, experts_KW, hidden1_PH, hidden2_PH, scratch_4PH[2], scratch_4PH[3], grad_raw_PO,
             settings.dropout, gradient_KW,
         )  # fmt: skip
         for k in range(K):
@@ -258,9 +258,9 @@ def drop(values, row_P, first, dropout, seed, layer):
     half = (num_units + 1) // 2
     draw = np.empty(half, np.uint32)
     for n in range(num_rows):
-        start = mix(np.uint32(seed) ^ mix(np.uint32(row_P[first + n]) ^ mix(np.uint32(layer + 1))))
+        start = mix(np.uint32(seed) ^ mix(np.uint32(row_P[first + n]) ^ mix(np.uint64(layer + 1))))
         for h in range(half):
-            draw[h] = mix(np.uint32(start + np.uint32(h)))
+            draw[h] = mix(start + np.uint32(h))
         for h in range(half):
             values[n, h] = values[n, h] * scale if draw[h] >> np.uint32(16) >= threshold else zero
         for h in range(num_units - half):

@@ -81,7 +81,7 @@ def gates_backward(x_NI, weights, gradients, settings, chosen_NJ, prob_NK, kept,
 
 @inner
 def combine_forward(window_NK, logit_NK, has_router, log_space, top_k, smoothing):
-    """Combine windows omega and router logits l, keep the top k.
+    """Combine windows omega and router logits l, and keep the top k.
 
     p = softmax(l), or 1 without a router
     v = omega p / (sum omega p + FLOOR), or in log space softmax(log max(omega / sum omega, FLOOR) + l)
@@ -96,14 +96,14 @@ def combine_forward(window_NK, logit_NK, has_router, log_space, top_k, smoothing
     combined_NK = np.empty((N, K), window_NK.dtype)
     for n in range(N):
         if has_router:
-            _softmax(logit_NK, prob_NK, n)
+            softmax(logit_NK, prob_NK, n)
         total = real(0)
         if log_space:
             for k in range(K):
                 total += window_NK[n, k]
             for k in range(K):
                 combined_NK[n, k] = np.log(max(window_NK[n, k] / total, real(FLOOR))) + logit_NK[n, k]
-            _softmax(combined_NK, combined_NK, n)
+            softmax(combined_NK, combined_NK, n)
         else:
             for k in range(K):
                 combined_NK[n, k] = window_NK[n, k] * prob_NK[n, k]
@@ -132,6 +132,7 @@ def combine_forward(window_NK, logit_NK, has_router, log_space, top_k, smoothing
 def combine_backward(
     window_NK, has_router, log_space, smoothing, chosen_NJ, prob_NK, combined_NK, grad_weight_NJ, grad_prob_NK
 ):
+    """Return the gradients of windows and logits from those of the chosen experts' weights and of p."""
     N, K = window_NK.shape
     J = chosen_NJ.shape[1]
     real = window_NK.dtype.type
@@ -185,8 +186,8 @@ def combine_backward(
 
 
 @inner
-def _softmax(logits, out, n):
-    """out[n] = softmax(logits[n]); rows are indexed, not sliced: a slice in an inner loop costs more than its work."""
+def softmax(logits, out, n):
+    """out[n] = softmax(logits[n]). Rows are indexed, not sliced: a slice in an inner loop costs more than its work."""
     largest = logits[n, 0]
     for k in range(1, logits.shape[1]):
         largest = max(largest, logits[n, k])

@@ -33,7 +33,7 @@ class CompiledSteps:
             weight_decay=config.weight_decay,
             clip_norm=config.clip_norm,
         )
-        self.scratch_PH = scratch(model)
+        self.scratch_4PH = scratch(model)
         self.num_steps = 0
 
     def run(self, batch: Batch, batch_size: int, objective: Objective) -> float:
@@ -44,7 +44,7 @@ class CompiledSteps:
             self.gradient_views,
             self.optimiser,
             self.trained_S,
-            self.scratch_PH,
+            self.scratch_4PH,
             settings(self.model, training=True),
             objective,
             self.num_steps,
@@ -55,7 +55,7 @@ class CompiledSteps:
     def mean_nll(self, batch: Batch) -> float:
         x, anchor, y = arrays(batch.x, batch.anchor, batch.y)
         numbers = settings(self.model, training=False)
-        return float(kernels.mean_nll(*kernels.mixture(x, anchor, self.weight_views, self.scratch_PH, numbers), y))
+        return float(kernels.mean_nll(*kernels.mixture(x, anchor, self.weight_views, self.scratch_4PH, numbers), y))
 
     def weights(self) -> np.ndarray:
         return self.optimiser.weight_P.copy()

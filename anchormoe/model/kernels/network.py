@@ -54,7 +54,7 @@ class Settings(NamedTuple):
 
 @compiled
 def train_epoch(
-    x_NI, anchor_N, y_N, batch_size, weights, gradients, optimiser, trained_S, scratch_PH, settings, objective,
+    x_NI, anchor_N, y_N, batch_size, weights, gradients, optimiser, trained_S, scratch_4PH, settings, objective,
     steps_before,
 ):  # fmt: skip
     """Make one step on each mini-batch, rows in the order given, and return the mean value of the objective.
@@ -68,7 +68,7 @@ def train_epoch(
     for step in range(num_steps):
         rows = slice(step * batch_size, (step + 1) * batch_size)
         step_value, count_K = objective_and_gradients(
-            x_NI[rows], anchor_N[rows], y_N[rows], weights, gradients, scratch_PH, settings, objective,
+            x_NI[rows], anchor_N[rows], y_N[rows], weights, gradients, scratch_4PH, settings, objective,
             steps_before + step + 1,
         )  # fmt: skip
         value += step_value / num_steps
@@ -79,7 +79,7 @@ def train_epoch(
 
 
 @inlined
-def objective_and_gradients(x_NI, anchor_N, y_N, weights, gradients, scratch_PH, settings, objective, seed):
+def objective_and_gradients(x_NI, anchor_N, y_N, weights, gradients, scratch_4PH, settings, objective, seed):
     """Write the gradients; return the value of the objective and the number of rows that chose each expert.
 
     value = mean score, -log p(y) or the CRPS
@@ -92,7 +92,7 @@ def objective_and_gradients(x_NI, anchor_N, y_N, weights, gradients, scratch_PH,
     chosen_NJ, weight_NJ, prob_NK, kept = gates_forward(x_NI, weights, settings)
     grad_weight_NJ = np.empty(weight_NJ.shape, x_NI.dtype)
     value, count_K = score_and_gradients(
-        x_NI, chosen_NJ, weight_NJ, anchor_N, y_N, weights.experts_KW, scratch_PH, settings, objective, seed,
+        x_NI, chosen_NJ, weight_NJ, anchor_N, y_N, weights.experts_KW, scratch_4PH, settings, objective, seed,
         grad_weight_NJ, gradients.experts_KW,
     )  # fmt: skip
     grad_prob_NK = np.zeros(prob_NK.shape, x_NI.dtype)
@@ -104,10 +104,10 @@ def objective_and_gradients(x_NI, anchor_N, y_N, weights, gradients, scratch_PH,
 
 
 @compiled
-def mixture(x_NI, anchor_N, weights, scratch_PH, settings):
+def mixture(x_NI, anchor_N, weights, scratch_4PH, settings):
     """Return log weights, means and scales of each row's components."""
     chosen_NJ, weight_NJ, _, _ = gates_forward(x_NI, weights, settings)
-    return mixture_of_experts(x_NI, chosen_NJ, weight_NJ, anchor_N, weights.experts_KW, scratch_PH, settings)
+    return mixture_of_experts(x_NI, chosen_NJ, weight_NJ, anchor_N, weights.experts_KW, scratch_4PH, settings)
 
 
 @compiled

@@ -1,7 +1,6 @@
 """The router's logits and the penalties of its softmax, forward and backward.
 
-Shapes as in model/network.py: N rows, D latent dimensions, K experts, R router dimensions. A backward writes the
-gradients of the weights into the arrays it is given and adds that of z to grad_z_ND.
+Shapes as in model/network.py: N rows, D latent dimensions, K experts, R router dimensions.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ def dot_backward(
     z_ND, query_RD, query_bias_R, key_KR, temperature, grad_logit_NK,
     grad_z_ND, grad_query_RD, grad_query_bias_R, grad_key_KR,
 ):  # fmt: skip
+    """Write the gradients of the router's weights and add that of z."""
     K, R = key_KR.shape
     cooled_KR = cooled(key_KR, temperature)
     add(grad_z_ND, product(grad_logit_NK, product(cooled_KR, query_RD)))
@@ -76,6 +76,7 @@ def cosine_backward(
     z_ND, query_RD, query_bias_R, key_KR, temperature, grad_logit_NK,
     grad_z_ND, grad_query_RD, grad_query_bias_R, grad_key_KR,
 ):  # fmt: skip
+    """Write the gradients of the router's weights and add that of z."""
     query_NR, query_length_N = unit(linear(z_ND, query_RD, query_bias_R))
     direction_KR, key_length_K = unit(key_KR)
     grad_NK = np.empty(grad_logit_NK.shape, z_ND.dtype)
