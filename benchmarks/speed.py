@@ -134,7 +134,7 @@ def markdown(timings: list[Timing]) -> str:
 One split (number 1, full model) on one core, everything in one run.
 
 - *split*: the whole fit, anchor and both phases of the network. *epoch*: one of either phase, with its validation.
-- *plain*: the same fit with the torch backend and scikit-learn's GBDT; **plain / ours**: how many times longer it takes.
+- *plain*: the same fit with the torch backend and scikit-learn's GBDT; **plain / ours**: how many times longer it is.
 - *NGBoost*, *GBDT* (scikit-learn, both anchor fits), *XGBoost* (histogram trees): their time over that of our whole
   split, with 2000 stages of depth 3 each.
 """

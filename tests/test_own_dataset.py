@@ -61,7 +61,8 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_a_file_and_three_lines_of_yaml_are_a_dataset(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(QUICK) == 0
-    assert "houses (standard), anchormoe full, protocol published" in capsys.readouterr().out
+    output = " ".join(capsys.readouterr().out.split())
+    assert "houses (standard), anchormoe full, protocol published" in output
     stored = rows(folder)
     assert [row["split"] for row in stored] == [1, 2]
     assert {row["data_sha256"] for row in stored} == {content_sha256(table())}

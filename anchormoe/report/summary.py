@@ -19,17 +19,22 @@ _RUN = ("dataset", "variant", "method", "ablation", "protocol", "anchor", "seed"
 def of_rows(rows: pd.DataFrame) -> Group:
     """Make a table per run: mean ± SE and SD of every metric, the published mean ± SE, our difference from it."""
     good = cells.finished(rows)
-    runs = [_table(run) for _, run in good.groupby(list(_RUN), sort=False, dropna=False)]
-    return Group(*(part for run in runs for part in (run, Text("")))) if runs else Group(Text("no split has finished"))
+    runs = [run for _, run in good.groupby(list(_RUN), sort=False, dropna=False)]
+    parts = [part for run in runs for part in (Text(_title(run), style="italic"), _table(run), Text(""))]
+    return Group(*parts) if parts else Group(Text("no split has finished"))
+
+
+def _title(run: pd.DataFrame) -> str:
+    first, num_splits = run.iloc[0], len(run)
+    dataset = f"{first.dataset} ({first.variant})" if isinstance(first.variant, str) else str(first.dataset)
+    title = f"{dataset}, {first.method} {first.ablation}, protocol {first.protocol}, anchor {first.anchor}"
+    return f"{title}, seed {first.seed}, {'1 split' if num_splits == 1 else f'{num_splits} splits'}"
 
 
 def _table(run: pd.DataFrame) -> Table:
     first, num_splits = run.iloc[0], len(run)
     splits = "split" if num_splits == 1 else f"{num_splits} splits"
-    dataset = f"{first.dataset} ({first.variant})" if isinstance(first.variant, str) else str(first.dataset)
-    title = f"{dataset}, {first.method} {first.ablation}, protocol {first.protocol}, anchor {first.anchor}"
-    title += f", seed {first.seed}, {'1 split' if num_splits == 1 else splits}"
-    table = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     beside = "published" if num_splits == 1 else "published ± SE"
     if num_splits < NUM_SPLITS:
         beside += f",\nsame {splits}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor, from_numpy
 
-from anchormoe.model.kernels import network as kernels
+from anchormoe.model.kernels import epoch as kernels
 from anchormoe.model.kernels.adamw import adamw
+from anchormoe.model.kernels.epoch import NUM_GATE_WEIGHTS, Settings, Weights
 from anchormoe.model.kernels.experts import BLOCK_ROWS
-from anchormoe.model.kernels.network import NUM_GATE_WEIGHTS, Settings, Weights
 from anchormoe.model.kernels.router import COSINE_ROUTER, DOT_ROUTER, NO_ROUTER
 from anchormoe.model.network import AnchorMoE
 from anchormoe.model.settings import AnchorMode, Combination, SmoothAt, TrainingSettings
