@@ -8,51 +8,68 @@ RUN ?=
 RESULTS ?= results
 
 .DEFAULT_GOAL := help
-.PHONY: help bench test lint check reproduce-tables corrected-tables comparison split-by-split bench-speed bench-cost bench-scaling clean
+.PHONY: help bench test lint check reproduce-tables corrected-tables comparison split-by-split docs-tables bench-speed bench-cost bench-scaling clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 26
 
-$(VENV)/installed: pyproject.toml constraints.txt
+# uv installs in seconds what pip takes minutes for. It does not read pip's settings, so a folder of wheels is passed on.
+ifdef PIP_FIND_LINKS
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+endif
+ifdef PIP_CERT
+export SSL_CERT_FILE ?= $(PIP_CERT)
+endif
+INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable
+
+$(VENV)/core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt uv
+	$(INSTALL) .
 	touch $@
 
-bench: $(VENV)/installed  ## Install, then run Anchor-MoE on boston: 20 splits beside the published numbers
+$(VENV)/dev: $(VENV)/core
+	$(INSTALL) '.[dev]'
+	touch $@
+
+bench: $(VENV)/core  ## Install, then run Anchor-MoE on boston: 20 splits beside the published numbers
 	$(BIN)/anchormoe-bench dataset=boston $(RUN)
 
 test: lint  ## Install, lint, run all tests
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
-lint: $(VENV)/installed  ## Style and types
+lint: $(VENV)/dev  ## Style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-check: $(VENV)/installed  ## Compare the stored rows with the published numbers, recompute a few splits
+check: $(VENV)/core  ## Compare the stored rows with the published numbers, recompute a few splits
 	$(BIN)/anchormoe-bench check
 
-reproduce-tables: $(VENV)/installed  ## Run what is missing of the paper's tables, write them, check them (RESULTS=folder)
+reproduce-tables: $(VENV)/core  ## Run what is missing of the paper's tables, write them, check them (RESULTS=folder)
 	$(BIN)/anchormoe-bench experiment=tables results_dir=$(RESULTS) $(RUN)
 	$(BIN)/anchormoe-bench tables results_dir=$(RESULTS) output=$(RESULTS)
 	$(BIN)/anchormoe-bench check results_dir=$(RESULTS) output=$(RESULTS)/check.txt
 
-corrected-tables: $(VENV)/installed  ## Run what is missing of the corrected form (protocol=clean), write the tables
+corrected-tables: $(VENV)/core  ## Run what is missing of the corrected form (protocol=clean), write the tables
 	$(BIN)/anchormoe-bench experiment=corrected results_dir=$(RESULTS) $(RUN)
 	$(BIN)/anchormoe-bench tables results_dir=$(RESULTS) output=$(RESULTS)
 
-comparison: $(VENV)/installed  ## Run what is missing of the cross-fitted recipe and all other methods, write tables and figures
+comparison: $(VENV)/dev  ## Run what is missing of the cross-fitted recipe and all other methods, write tables and figures
 	$(BIN)/anchormoe-bench experiment=crossfit results_dir=$(RESULTS) $(RUN)
 	$(BIN)/anchormoe-bench experiment=comparison results_dir=$(RESULTS) $(RUN)
 	$(BIN)/anchormoe-bench tables results_dir=$(RESULTS) output=$(RESULTS) figures=on
 
-split-by-split: $(VENV)/installed  ## The published runs to the letter on the five small datasets
+split-by-split: $(VENV)/core  ## The published runs to the letter on the five small datasets
 	$(BIN)/anchormoe-bench experiment=split_by_split results_dir=$(RESULTS) $(RUN)
 	$(BIN)/anchormoe-bench check missing=ok results_dir=$(RESULTS) output=$(RESULTS)/check.txt
 
-bench-speed bench-cost bench-scaling: $(VENV)/installed
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,baselines,plots]'
-	PYTHONPATH=tests $(BIN)/python benchmarks/$(@:bench-%=%).py
+docs-tables: $(VENV)/core  ## Write the generated tables of README.md, docs/ and results/ anew from the stored rows
+	$(BIN)/anchormoe-bench tables output=results
+	$(BIN)/python scripts/refresh_tables.py
+
+bench-speed bench-cost bench-scaling: $(VENV)/dev
+	$(BIN)/python benchmarks/$(@:bench-%=%).py
 bench-speed:  ## Time a split of every dataset beside the plain computation and other libraries (20 minutes)
 bench-cost:  ## Time a split of the cross-fitted recipe beside NGBoost (20 minutes)
 bench-scaling:  ## Time and memory from 1,000 to 1,000,000 rows

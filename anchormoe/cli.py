@@ -1,69 +1,37 @@
-"""anchormoe-bench: run (the default), rank, tables, check, data. Users' mistakes: one line on stderr, exit code 2."""
+"""The entry point of anchormoe-bench: it runs a command; a mistake of the user's is one line and exit code 2."""
 
 from __future__ import annotations
 
 import difflib
+import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from anchormoe import __version__
 from anchormoe.errors import UserError
 
-
-def _run(arguments: list[str]) -> int:
-    from anchormoe.commands.run import main as bench
-
-    return bench(arguments)
-
-
-def _rank(arguments: list[str]) -> int:
-    from anchormoe.commands.rank import main as rank
-
-    return rank(arguments)
-
-
-def _data(arguments: list[str]) -> int:
-    from anchormoe.commands.data import main as data
-
-    return data(arguments)
-
-
-def _tables(arguments: list[str]) -> int:
-    from anchormoe.commands.tables import main_tables
-
-    return main_tables(arguments)
-
-
-def _check(arguments: list[str]) -> int:
-    from anchormoe.commands.tables import main_check
-
-    return main_check(arguments)
-
-
-COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "run": _run,
-    "rank": _rank,
-    "tables": _tables,
-    "check": _check,
-    "data": _data,
-}
+COMMANDS = ("run", "rank", "tables", "check", "data")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    command = COMMANDS.get(words[0]) if words else None
-    sys.path.append(os.getcwd())  # a class in a file at hand can be named, as it could under python -m
     if words == ["--version"]:
         print(f"anchormoe {__version__}")
         return 0
     try:
-        if words and words[0].isidentifier() and command is None:
-            near = difflib.get_close_matches(words[0], COMMANDS, n=1)
+        if words and words[0] == "completion":
+            return _completion(words[1:])
+        name = words.pop(0) if words and words[0].isidentifier() else "run"
+        if name not in COMMANDS:
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise UserError(f"commands are {', '.join(COMMANDS)}, settings key=value; received {words[0]}{hint}")
-        return command(words[1:]) if command else _run(words)
+            raise UserError(f"commands are {', '.join(COMMANDS)}, settings key=value; received {name}{hint}")
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())  # a class in a file of this folder can be named, as under python -m
+        return importlib.import_module(f"anchormoe.commands.{name}").main(words)
     except UserError as error:
         print(f"anchormoe-bench: {error}", file=sys.stderr)
         return 2
@@ -72,8 +40,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+def _completion(words: list[str]) -> int:
+    """Print the script that completes command lines, or the completions of a given one."""
+    from anchormoe.commands.help import COMPLETION_SCRIPT, completions
+
+    options = {
+        "tables": ["format=", "form=", "output=", "figures=", "results_dir="],
+        "check": ["missing=", "live=", "show=", "output=", "results_dir="],
+        "data": ["list", "fetch"],
+    }
+    print("\n".join(completions(words, list(COMMANDS), options)) if words else COMPLETION_SCRIPT)
+    return 0
+
+
 def program() -> int:
-    """What the console script starts: main, with a polite kill (a batch system's, say) as good as Ctrl-C."""
+    """Run as the console script; SIGTERM, for example from a batch system, is treated like Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     return main()
 

@@ -2,4 +2,4 @@
 
 
 class UserError(Exception):
-    """Say what was required, what was received and what to do, in one line."""
+    """A mistake that the user can fix: one line says what was required, what was received and what to do."""

@@ -1,4 +1,4 @@
-"""Where the files that ship with the package are, in a checkout and in an installed wheel."""
+"""Paths of the files that ship with the package, in a checkout and in an installed wheel."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def shipped(name: str) -> Path:
-    """Path of a shipped file or folder (`conf`, `data`, `benchmarks/published.json`, ...).
+    """Return the path of a shipped file or folder (`conf`, `data`, `benchmarks/published.json`, ...).
 
     A wheel carries them inside the package, under `_shipped`; a checkout has them at its top level.
     """

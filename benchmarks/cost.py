@@ -1,11 +1,11 @@
-"""What a split of the cross-fitted recipe costs beside NGBoost's, on one core, in one run.
+"""Measure the cost of a split of the cross-fitted recipe beside that of NGBoost, on one core, in one run.
 
     make bench-cost                                 writes benchmarks/cost.md
     .venv/bin/python benchmarks/cost.py yacht wine  measures some datasets again and leaves the others' lines
 
-NGBoost as its paper runs it (stages chosen on held-out rows, then a refit), twice: with the ngboost library's own trees
-and with the ones of method=ngboost. How many stages it needs differs by a factor of two between splits of a small
-dataset, so those are measured on several. Only ratios travel from one machine to another.
+NGBoost is run as in its paper (stages chosen on held-out rows, then a refit), once with the ngboost library's own trees
+and once with those of method=ngboost. The number of stages it needs differs by a factor of two between splits of small
+datasets, so these are measured on several splits. Only ratios can be compared between machines.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from anchormoe import methods
 from anchormoe.commands.run import parse
-from anchormoe.run.runner import keep_freed_memory, load_dataset, make_split, one_thread
+from anchormoe.running.evaluate import evaluate
+from anchormoe.running.tasks import make_task
+from anchormoe.running.threads import keep_freed_memory, one_thread
 
 HERE = Path(__file__).parent
 SPLITS = {
@@ -32,14 +33,15 @@ SPLITS = {
     "naval": 1,
 }
 LEGEND = """
-Time to fit a split of `protocol=clean`, mean over the first so many; a line is measured on one core in one run.
+Time to fit a split of `protocol=clean`, mean over the first few; a line is measured on one core in one run.
 
-- *cross-fitted*: `model=crossfit`. *NGBoost*: `method=ngboost`, stages chosen on 20% of the rows, then a refit on all.
+- *cross-fitted*: `method=anchormoe_crossfit`.
+- *NGBoost*: `method=ngboost`, stages chosen on 20% of the rows, then a refit on all.
 - *own trees*: with scikit-learn's trees, as the ngboost library comes. Otherwise the same trees on columns sorted once.
 """
 RUNS = {
-    "cross-fitted": ["model=crossfit"],
-    "NGBoost, own trees": ["method=ngboost", "anchor=none", "+method.params.own_trees=true"],
+    "cross-fitted": ["method=anchormoe_crossfit"],
+    "NGBoost, own trees": ["method=ngboost", "anchor=none", "method.params.own_trees=true"],
     "NGBoost": ["method=ngboost", "anchor=none"],
 }
 
@@ -59,13 +61,11 @@ def main(names: list[str]) -> None:
 
 def fit_seconds(name: str, run: str, split: int) -> float:
     (job,) = parse([f"dataset={name}", "protocol=clean", *RUNS[run]])
-    config = job.config()
-    dataset = load_dataset(config)
-    return methods.fit_predict(config, dataset, make_split(config, len(dataset.y), split), inner_seed=1).fit_seconds
+    return evaluate(make_task(job.config(), split))["fit_seconds"]
 
 
 def write(name: str, seconds: dict[str, float]) -> None:
-    """One dataset's line, at once: a run that is stopped leaves what it has measured."""
+    """Write the line of one dataset immediately, so that a run that is stopped keeps what it has measured."""
     table = HERE / "cost.md"
     lines = {line.split()[1]: line for line in table.read_text().splitlines() if line.startswith("| ")}
     ours, own, fast = (seconds[run] for run in RUNS)

@@ -1,4 +1,4 @@
-"""Time and memory against the number of rows, on synthetic data from 1,000 to 1,000,000 rows.
+"""Measure time and memory against the number of rows, on synthetic data from 1,000 to 1,000,000 rows.
 
     make bench-scaling      writes benchmarks/scaling.md and scaling.png
 
@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from anchormoe.config.schema import InitialWeights, ModelConfig, TrainConfig
-from anchormoe.model.anchors import trees
-from anchormoe.model.paper import initial_model
+from anchormoe.model.anchors import exact_trees
+from anchormoe.model.network import initial_model
+from anchormoe.model.settings import InitialWeights, ModelSettings, TrainingSettings
 from anchormoe.model.training import Batch, Phase
-from anchormoe.run.provenance import peak_memory_mb
-from anchormoe.run.runner import keep_freed_memory, one_thread
+from anchormoe.running.provenance import peak_memory_mb
+from anchormoe.running.threads import keep_freed_memory, one_thread
 
 HERE = Path(__file__).parent
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -37,7 +37,7 @@ def synthetic(num_rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measure(part: str, num_rows: int) -> dict[str, float]:
-    """Seconds per boosting stage or per epoch, and what the peak memory grew by."""
+    """Measure the seconds per boosting stage or per epoch, and the growth of the peak memory."""
     X, y = synthetic(num_rows)
     with one_thread():
         keep_freed_memory()
@@ -45,7 +45,7 @@ def measure(part: str, num_rows: int) -> dict[str, float]:
         before = peak_memory_mb()
         if part == "anchor":
             start = time.perf_counter()
-            trees.fit(X, y, stages=STAGES, learning_rate=0.05, max_depth=3)
+            exact_trees.fit(X, y, stages=STAGES, learning_rate=0.05, max_depth=3)
             seconds = (time.perf_counter() - start) / STAGES
         else:
             seconds = epoch_seconds(X, y, None if part == "full batch" else MINI_BATCH)
@@ -55,15 +55,15 @@ def measure(part: str, num_rows: int) -> dict[str, float]:
 def warm_up(part: str) -> None:
     X, y = synthetic(100)
     if part == "anchor":
-        trees.fit(X, y, stages=1, learning_rate=0.05, max_depth=3)
+        exact_trees.fit(X, y, stages=1, learning_rate=0.05, max_depth=3)
     else:
         epoch_seconds(X, y, None)
 
 
 def epoch_seconds(X: np.ndarray, y: np.ndarray, batch_size: int | None) -> float:
     batch = Batch(*(torch.as_tensor(values, dtype=torch.float32) for values in (X, np.zeros_like(y), y)))
-    model = initial_model(ModelConfig(), input_dim=X.shape[1], seed=1, number=1, initial_weights=InitialWeights.own)
-    phase = Phase(model, TrainConfig(batch_size=batch_size))
+    model = initial_model(ModelSettings(), input_dim=X.shape[1], seed=1, number=1, initial_weights=InitialWeights.own)
+    phase = Phase(model, TrainingSettings(batch_size=batch_size))
     repetitions = max(2, 20_000 // len(y))
     start = time.perf_counter()
     for epoch in range(1, repetitions + 1):

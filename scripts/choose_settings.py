@@ -1,6 +1,6 @@
-"""Compare settings without a look at a test row: the training rows of split 1 are split 90/10 again, several times.
+"""Compare settings without reading a test row: the training rows of split 1 are split 90/10 again, several times.
 
-    python scripts/choose_settings.py yacht,boston 3 "model=crossfit" "model=crossfit model.dropout=0.1" "method=mdn"
+    python scripts/choose_settings.py yacht,boston 3 "method=anchormoe_crossfit" "method=mdn"
 
 Each further argument is one setting: overrides as on the command line of anchormoe-bench.
 """
@@ -13,42 +13,37 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from anchormoe import methods
 from anchormoe.commands.run import parse
 from anchormoe.config.schema import Config
-from anchormoe.data.dataset import Dataset
-from anchormoe.data.splits import Split, inner_split
 from anchormoe.distributions.scores import scores
-from anchormoe.methods import fit_predict
-from anchormoe.run.runner import keep_freed_memory, load_dataset, make_split, one_thread
+from anchormoe.model.kernels.clock import clock
+from anchormoe.running.evaluate import load_dataset
+from anchormoe.running.tasks import make_task
+from anchormoe.running.threads import keep_freed_memory, one_thread
 
 
-def development_splits(config: Config, dataset: Dataset, repeats: int) -> Iterator[Split]:
-    train = make_split(config, len(dataset.y), 1).train
+def development_scores(config: Config, repeats: int) -> Iterator[dict[str, float]]:
+    """Yield the scores of rows held out of the training rows of split 1."""
+    first = make_task(config, 1)
+    dataset = load_dataset(first)
+    train, _ = first.split.rows(len(dataset.y))
     for number in range(1, repeats + 1):
         order = np.random.default_rng([number, len(train)]).permutation(train)
-        held_out = round(0.1 * len(train))
-        rules = config.rules
-        yield inner_split(
-            number,
-            order[held_out:],
-            order[:held_out],
-            number,
-            calibration_fraction=rules.calibration_fraction,
-            validation_fraction=rules.validation_fraction,
-        )
+        held_out, kept = np.split(order, [round(0.1 * len(train))])
+        task = make_task(config, number)
+        start = clock()
+        regressor = methods.make(task.method, task.arguments).fit(dataset.X[kept], dataset.y[kept])
+        seconds = clock() - start
+        yield {**scores(regressor.predict_dist(dataset.X[held_out]), dataset.y[held_out]), "seconds": seconds}
 
 
 def main(names: str, repeats: str, *settings: str) -> None:
+    """Print a line for every dataset and setting."""
     for name in names.split(","):
         for setting in settings:
             (job,) = parse([f"dataset={name}", "protocol=clean", *setting.split()])
-            config = job.config()
-            dataset = load_dataset(config)
-            rows = []
-            for split in development_splits(config, dataset, int(repeats)):
-                outcome = fit_predict(config, dataset, split, inner_seed=split.number)
-                rows.append({**scores(outcome, dataset.y[split.test]), "seconds": outcome.fit_seconds})
-            mean = pd.DataFrame(rows).mean()
+            mean = pd.DataFrame(development_scores(job.config(), int(repeats))).mean()
             text = "  ".join(
                 f"{key} {mean[key]:.4g}" for key in ("nll_y", "crps_y", "rmse_y", "coverage_90", "seconds")
             )

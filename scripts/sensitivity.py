@@ -11,9 +11,11 @@ import sys
 import torch
 
 from anchormoe.commands.run import parse
-from anchormoe.model import paper as recipe
+from anchormoe.model import paper
 from anchormoe.model.network import AnchorMoE
-from anchormoe.run.runner import one_thread, run_split
+from anchormoe.running.evaluate import evaluate
+from anchormoe.running.tasks import make_task
+from anchormoe.running.threads import one_thread
 
 RELATIVE_CHANGE = 1e-7
 NUM_CHANGES = 4
@@ -21,7 +23,7 @@ NUM_CHANGES = 4
 
 def main() -> None:
     (job,) = parse(sys.argv[1:])
-    drawn = recipe.initial_model
+    drawn = paper.initial_model
     with one_thread():
         for split in job.split_numbers():
             for change in range(NUM_CHANGES + 1):
@@ -32,8 +34,8 @@ def main() -> None:
                         _perturb(model, torch.Generator().manual_seed(change))
                     return model
 
-                recipe.initial_model = changed
-                row = run_split(job.config(), split)
+                paper.initial_model = changed
+                row = evaluate(make_task(job.config(), split))
                 print(
                     f"split {split} change {change}: epoch {row['epoch']} "
                     f"nll_z {row['nll_z']:.4f} rmse_y {row['rmse_y']:.4f}",

@@ -18,7 +18,7 @@ STANDARD = {"energy": "heating", "naval": "compressor", "power": "sheet1"}
 
 
 def stored_rows(protocol: str = "published", **changes: Any) -> pd.DataFrame:
-    """Rows that repeat the notebooks' values; nll_y is nll_z + 1 so that a mixed-up unit shows."""
+    """Make rows that repeat the notebooks' values; nll_y is nll_z + 1, so that a mixed-up unit is noticed."""
     rows = []
     for ablation in published.ABLATIONS:
         for dataset in published.DATASETS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import lightgbm
@@ -12,23 +13,23 @@ import xgboost
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import RidgeCV
 
-from anchormoe.config.schema import AnchorConfig, AnchorKind
-from anchormoe.data.splits import Split, inner_split, outer_split
+from anchormoe.data.splits import OuterSplit, inner_split
 from anchormoe.errors import UserError
-from anchormoe.model.anchors import trees
-from anchormoe.model.anchors.boosted import AnchorMeans, anchor_means, require_usable
+from anchormoe.model.anchors import exact_trees
+from anchormoe.model.anchors.selection import require_usable, select_anchor
+from anchormoe.model.settings import AnchorKind, AnchorSettings
 
 STAGES = 60
 SEED = 3
 FOLDS = ("tr", "va", "tv", "cal", "test")
-GBDT = AnchorConfig(name="gbdt", kind=AnchorKind.gbdt, stages=STAGES, params={"learning_rate": 0.2, "max_depth": 3})
+GBDT = AnchorSettings(name="gbdt", kind=AnchorKind.gbdt, stages=STAGES, params={"learning_rate": 0.2, "max_depth": 3})
 TREES = dataclasses.replace(GBDT, name="trees", kind=AnchorKind.trees)
-XGBOOST = AnchorConfig(
+XGBOOST = AnchorSettings(
     kind=AnchorKind.xgboost,
     stages=STAGES,
     params={"eta": 0.2, "max_depth": 3, "tree_method": "exact", "reg_lambda": 0, "min_child_weight": 1},
 )
-LIGHTGBM = AnchorConfig(
+LIGHTGBM = AnchorSettings(
     name="lightgbm",
     kind=AnchorKind.lightgbm,
     stages=STAGES,
@@ -46,21 +47,34 @@ def table(num_rows: int = 140) -> tuple[np.ndarray, np.ndarray]:
 X, y = table()
 
 
-def make_split(calibration_fraction: float = 0.125) -> Split:
-    train, test = outer_split(len(y), 1, seed=1)
-    fractions = {"calibration_fraction": calibration_fraction, "validation_fraction": 0.2}
-    return inner_split(1, train, test, SEED, **fractions)
+def make_split(num_rows: int = len(y), calibration_fraction: float = 0.125) -> SimpleNamespace:
+    """Return the row numbers of the table, by fold."""
+    train, test = OuterSplit(1, seed=1).rows(num_rows)
+    inner = inner_split(len(train), SEED, calibration_fraction=calibration_fraction, validation_fraction=0.2)
+    folds = {name: train[getattr(inner, name)] for name in ("tr", "va", "tv", "cal")}
+    return SimpleNamespace(train=train, test=test, inner=inner, **folds)
 
 
 SPLIT = make_split()
+
+
+def anchor_means(
+    settings: AnchorSettings, X: np.ndarray, y: np.ndarray, split: SimpleNamespace, *, seed: int
+) -> SimpleNamespace:
+    """Return the means of every fold: TR and VA by phase 1's anchor, the others by phase 2's."""
+    anchor = select_anchor(settings, X[split.train], y[split.train], split.inner, seed=seed)
+    later = {
+        fold: anchor.predict(X[getattr(split, fold)]) for fold in ("tv", "cal", "test") if len(getattr(split, fold))
+    }
+    return SimpleNamespace(stage=anchor.stage, tr=anchor.tr, va=anchor.va, **later)
 
 
 def rmse(mean: np.ndarray, target: np.ndarray) -> float:
     return float(np.sqrt(np.mean((mean - target) ** 2)))
 
 
-def assert_equal(means: AnchorMeans, sub: Any, final: Any, *, exactly: bool = True) -> None:
-    """sub was fitted on TR, final on TV; both are functions of features."""
+def assert_equal(means: SimpleNamespace, sub: Any, final: Any, *, exactly: bool = True) -> None:
+    """Compare with `sub`, fitted on TR, and `final`, fitted on TV; both are functions of features."""
     for fold in FOLDS:
         expected = (sub if fold in ("tr", "va") else final)(X[getattr(SPLIT, fold)])
         received = getattr(means, fold)
@@ -72,7 +86,7 @@ def assert_equal(means: AnchorMeans, sub: Any, final: Any, *, exactly: bool = Tr
 
 
 def assert_interior(stage: int | None) -> None:
-    """A minimum at either end would be found by a broken search as well."""
+    """Assert that a stage is not at either end, where a broken search would find it too."""
     assert stage is not None
     assert 1 < stage < STAGES
 
@@ -126,9 +140,8 @@ def test_lightgbm_selects_the_stage_and_equals_short_fits() -> None:
 
 
 @pytest.mark.parametrize(("config", "rtol"), [(XGBOOST, 1e-3), (TREES, 1e-10)], ids=["xgboost", "trees"])
-def test_other_exact_trees_equal_gbdt_on_training_rows(config: AnchorConfig, rtol: float) -> None:
-    """What makes them a replacement. On other rows they may differ: where several features part a node's rows equally
-    well, each picks its own."""
+def test_other_exact_trees_equal_gbdt_on_training_rows(config: AnchorSettings, rtol: float) -> None:
+    """On other rows they may differ: where several features split a node's rows equally well, each picks its own."""
     gbdt, other = (anchor_means(kind, X, y, SPLIT, seed=SEED) for kind in (GBDT, config))
     assert_interior(gbdt.stage)
     assert other.stage == gbdt.stage
@@ -159,17 +172,16 @@ def test_xgboost_takes_a_constant_target() -> None:
 
 def test_xgboost_has_a_bin_for_so_many_rows_16_to_256_in_all() -> None:
     many_X, many_y = table(600)
-    train, test = outer_split(600, 1, seed=1)
-    split = inner_split(1, train, test, SEED, calibration_fraction=0.125, validation_fraction=0.2)
+    split = make_split(600)
 
-    def means(**params: Any) -> AnchorMeans:
+    def means(**params: Any) -> SimpleNamespace:
         config = dataclasses.replace(XGBOOST, params={"eta": 0.2, "max_depth": 3, **params})
         return anchor_means(config, many_X, many_y, split, seed=SEED)
 
     for rows_per_bin, bins in ((1, 256), (4, len(split.tr) // 4), (100, 16)):
         received, expected = means(rows_per_bin=rows_per_bin), means(max_bin=bins)
         assert received.stage == expected.stage
-        for fold in ("tr", "va"):  # of the fit to TR; TV has more rows and with them more bins
+        for fold in ("tr", "va"):  # bins of the fit to TR; TV has more rows and so more bins
             np.testing.assert_array_equal(getattr(received, fold), getattr(expected, fold))
     assert not np.array_equal(means(max_bin=16).tr, means(max_bin=256).tr)
 
@@ -186,19 +198,19 @@ def test_trees_that_stop_early_are_the_first_of_the_long_fit() -> None:
     noisy = rows[:, 0] + rng.standard_normal(200)
     train, held_out = (rows[:150], noisy[:150]), (rows[150:], noisy[150:])
     settings = {"learning_rate": 0.1, "max_depth": 2}
-    long = trees.fit(*train, stages=600, **settings)
+    long = exact_trees.fit(*train, stages=600, **settings)
     best = 1 + int(np.argmin(long.staged_rmse(*held_out)))
     assert best < 400  # or there is nothing to stop
-    stopped = trees.fit(*train, stages=600, validation=held_out, early_stopping_rounds=60, **settings)
+    stopped = exact_trees.fit(*train, stages=600, validation=held_out, early_stopping_rounds=60, **settings)
     length = len(stopped.leaf)
     assert best + 60 <= length < 600
     assert np.array_equal(stopped.staged_rmse(*held_out), long.staged_rmse(*held_out)[:length])
-    whole = trees.fit(*train, stages=90, validation=held_out, early_stopping_rounds=600, **settings)
+    whole = exact_trees.fit(*train, stages=90, validation=held_out, early_stopping_rounds=600, **settings)
     assert np.array_equal(whole.predict(rows, stages=90), long.predict(rows, stages=90))
 
 
 def test_trees_pass_over_columns_that_say_nothing_new() -> None:
-    """Constant ones and copies change no prediction; nor does it matter where they stand."""
+    """Constant columns and copies change no prediction, wherever they are."""
     constant, copy = np.full((len(X), 1), 3.0), X[:, 1:2]
     means = anchor_means(TREES, X, y, SPLIT, seed=SEED)
     padded = anchor_means(TREES, np.hstack([constant, X, copy, constant]), y, SPLIT, seed=SEED)
@@ -223,7 +235,7 @@ def test_trees_pass_over_columns_that_say_nothing_new() -> None:
     ],
 )
 def test_any_scikit_learn_regressor_is_fitted_on_tr_and_again_on_tv(target: str, params: dict, regressor: Any) -> None:
-    config = AnchorConfig(name="other", kind=AnchorKind.sklearn, target=target, params=params)
+    config = AnchorSettings(name="other", kind=AnchorKind.sklearn, target=target, params=params)
     means = anchor_means(config, X, y, SPLIT, seed=SEED)
     assert means.stage is None
     sub = regressor.fit(X[SPLIT.tr], y[SPLIT.tr]).predict
@@ -236,13 +248,13 @@ def test_any_scikit_learn_regressor_is_fitted_on_tr_and_again_on_tv(target: str,
 
 def test_a_seed_in_the_parameters_wins_over_the_runs() -> None:
     params = {"n_estimators": 5, "random_state": 11}
-    config = AnchorConfig(kind=AnchorKind.sklearn, target="sklearn.ensemble.RandomForestRegressor", params=params)
+    config = AnchorSettings(kind=AnchorKind.sklearn, target="sklearn.ensemble.RandomForestRegressor", params=params)
     first, second = (anchor_means(config, X, y, SPLIT, seed=seed) for seed in (1, 2))
     np.testing.assert_array_equal(first.test, second.test)
 
 
 def test_no_anchor_is_the_mean_of_the_rows_it_may_see() -> None:
-    means = anchor_means(AnchorConfig(name="none", kind=AnchorKind.none), X, y, SPLIT, seed=SEED)
+    means = anchor_means(AnchorSettings(name="none", kind=AnchorKind.none), X, y, SPLIT, seed=SEED)
     assert means.stage is None
     for fold in FOLDS:
         seen = SPLIT.tr if fold in ("tr", "va") else SPLIT.tv
@@ -253,28 +265,29 @@ def test_no_anchor_is_the_mean_of_the_rows_it_may_see() -> None:
     "target", [".foo.Ridge", "sklearn.linear_model", "math.sin", "sklearn.preprocessing.StandardScaler", "Ridge"]
 )
 def test_a_target_that_is_no_regressor_is_found_before_any_work(target: str) -> None:
-    with pytest.raises(UserError, match="the import path of a scikit-learn regressor"):
-        require_usable(AnchorConfig(kind=AnchorKind.sklearn, target=target))
+    with pytest.raises(UserError, match="the import path of a regressor"):
+        require_usable(AnchorSettings(kind=AnchorKind.sklearn, target=target))
 
 
 @pytest.mark.parametrize("kind", [AnchorKind.gbdt, AnchorKind.trees, AnchorKind.sklearn])
 def test_an_unknown_parameter_is_found_before_any_work(kind: AnchorKind) -> None:
     target = "sklearn.linear_model.Ridge" if kind is AnchorKind.sklearn else None
     with pytest.raises(UserError, match="received typo"):
-        require_usable(AnchorConfig(kind=kind, target=target, params={"typo": 3}))
+        require_usable(AnchorSettings(kind=kind, target=target, params={"typo": 3}))
 
 
 @pytest.mark.parametrize("config", [GBDT, TREES, XGBOOST, LIGHTGBM], ids=lambda config: config.name)
-def test_anchors_do_without_calibration_rows(config: AnchorConfig) -> None:
-    means = anchor_means(config, X, y, make_split(calibration_fraction=0.0), seed=SEED)
-    assert len(means.cal) == 0
-    assert len(means.tv) == len(make_split(calibration_fraction=0.0).train)
+def test_anchors_do_without_calibration_rows(config: AnchorSettings) -> None:
+    split = make_split(calibration_fraction=0.0)
+    means = anchor_means(config, X, y, split, seed=SEED)
+    assert len(split.cal) == 0
+    assert len(means.tv) == len(split.train)
 
 
 @pytest.mark.parametrize(
     "target", ["sklearn.linear_model.Rigde", "no_such_package.Regressor", "JustAName", "sklearn.no_such_module.Ridge"]
 )
 def test_a_wrong_import_path_is_named_in_the_error(target: str) -> None:
-    config = AnchorConfig(name="other", kind=AnchorKind.sklearn, target=target)
-    with pytest.raises(UserError, match=rf"import path of a scikit-learn regressor, received {target}"):
+    config = AnchorSettings(name="other", kind=AnchorKind.sklearn, target=target)
+    with pytest.raises(UserError, match=rf"import path of a regressor, received {target}"):
         anchor_means(config, X, y, SPLIT, seed=SEED)

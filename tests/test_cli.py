@@ -1,17 +1,20 @@
 """The command line as a user meets it: right answers, and one clear line with exit code 2 for every mistake."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import anchormoe
 from anchormoe import cli
 from anchormoe.commands.run import parse
+from anchormoe.errors import UserError
 
 
 def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """Run a command that must fail as the user's mistake; returns its one line."""
+    """Run a command that must fail as the user's mistake, and return its one line."""
     assert cli.main(list(arguments)) == 2
     captured = capsys.readouterr()
     lines = captured.err.splitlines()
@@ -33,7 +36,7 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("model.top_k=9", "model.top_k must be at most num_experts=8, received 9"),
         ("model.sigma_min=2", "model.sigma_min must be at most sigma_max=1.0, received 2.0"),
         ("model.router=foo", "expected one of [dot, cosine, none]"),
-        ("train.epochs=0", "train.epochs must be positive, received 0"),
+        ("train.epochs=0", "train.epochs must be positive and finite, received 0"),
         ("splits=21", "splits must be split numbers from 1 to 20"),
         ("splits=5-2", "splits must be split numbers from 1 to 20"),
         ("splits=x", "splits must be split numbers from 1 to 20"),
@@ -43,7 +46,6 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("anchor=sklearn.svm.NoSuch", "received sklearn.svm.NoSuch"),
         ("anchor=sklearn", "anchor.target"),
         ("splits=1,30", "splits must be split numbers from 1 to 20"),
-        ("dataset=boston,yacht", "add -m to run every combination"),
         ("data.mirror=somewhere", "data.mirror must be used with data.source=download"),
         ("dataset.subsample=1000", "dataset.subsample must be null or from 30 to 506, received 1000"),
         ("experiment_name=../elsewhere", "experiment_name must be the name of a folder"),
@@ -53,6 +55,11 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ),
         ("dataset=3", "received 3"),
         ("=3", "arguments must look like key=value"),
+        ("dataset=boston model=crossfit", "model must be one of paper, published, received crossfit"),
+        ("experiment=tabels", "did you mean experiment=tables?"),
+        ("train.learning_rate=1e400", "train.learning_rate must be positive and finite, received inf"),
+        ("dataset=grün", "received grün"),
+        ("method=gbdt_homoscedastic method.params.stagse=3", "'stagse'"),
         ("table", "did you mean tables?"),
     ],
 )
@@ -89,6 +96,7 @@ def test_help_shows_commands_and_examples(capsys: pytest.CaptureFixture[str]) ->
     text = capsys.readouterr().out
     assert "anchormoe-bench dataset=boston ablation=no_router" in text
     assert "dataset: boston, concrete, energy" in text
+    assert text.splitlines()[2] == "Ask it"
     for command in ("rank", "tables", "check", "data"):
         assert f"anchormoe-bench {command}" in text
         assert cli.main([command, "--help"]) == 0
@@ -105,11 +113,11 @@ def test_a_sweep_runs_every_combination_and_leaves_nothing_but_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    arguments = ["-m", "dataset=yacht,boston", "ablation=full,no_anchor", "anchor=ridge", "train.epochs=2"]
+    arguments = ["dataset=yacht,boston", "ablation=full,no_anchor", "anchor=ridge", "train.epochs=2"]
     assert cli.main([*arguments, "splits=1", "workers=1"]) == 0
     files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
     assert files == ["results/runs/boston.jsonl", "results/runs/yacht.jsonl"]
-    output = capsys.readouterr().out
+    output = " ".join(capsys.readouterr().out.split())
     for dataset in ("yacht", "boston"):
         for ablation in ("full", "no_anchor"):
             assert f"{dataset} (standard), anchormoe {ablation}, protocol published" in output
@@ -125,8 +133,6 @@ def test_the_sweep_flag_may_stand_anywhere(position: int) -> None:
 
 
 def test_an_anchor_by_its_import_path(tmp_path: Path) -> None:
-    import anchormoe
-
     rows = anchormoe.run(
         "anchor=sklearn.linear_model.BayesianRidge",
         **{"dataset": "yacht", "train.epochs": 2, "splits": "1-2", "workers": 1, "results_dir": tmp_path},
@@ -137,5 +143,117 @@ def test_an_anchor_by_its_import_path(tmp_path: Path) -> None:
 
 
 def test_reading_rows_needs_no_torch() -> None:
-    code = "import sys, anchormoe.tables, anchormoe.check, anchormoe.render; sys.exit('torch' in sys.modules)"
+    modules = ", ".join(f"anchormoe.commands.{name}" for name in ("tables", "check", "data", "help"))
+    code = (
+        f"import sys, {modules}; sys.exit(any(name in sys.modules for name in ('torch', 'numba', 'hydra', 'xgboost')))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# --- what people type
+
+
+@pytest.mark.parametrize("argument", ["dataset=[boston,yacht]", "dataset=boston,yacht"])
+def test_a_list_of_datasets_is_a_sweep(argument: str) -> None:
+    assert [job.dataset.name for job in parse([argument])] == ["boston", "yacht"]
+
+
+@pytest.mark.parametrize("plus", ["", "+"])
+def test_parameters_of_a_method_or_an_anchor_need_no_plus(plus: str) -> None:
+    (job,) = parse(["method=sklearn.linear_model.Ridge", f"{plus}method.params.alpha=3"])
+    assert job.method.params == {"alpha": 3}
+    swept = parse(["method=sklearn.linear_model.Ridge", f"{plus}method.params.alpha=1,3"])
+    assert [job.method.params for job in swept] == [{"alpha": 1}, {"alpha": 3}]
+    (job,) = parse(["anchor=sklearn.linear_model.Ridge", f"{plus}anchor.params.alpha=3"])
+    assert job.anchor.params == {"alpha": 3}
+
+
+def test_values_may_be_of_any_alphabet() -> None:
+    (job,) = parse(["results_dir=Ergebnisse für später"])
+    assert job.results_dir == "Ergebnisse für später"
+
+
+def test_an_instance_in_a_file_at_hand_is_a_regressor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "my_pipeline.py").write_text(
+        "from sklearn.linear_model import Ridge\n"
+        "from sklearn.pipeline import make_pipeline\n"
+        "from sklearn.preprocessing import StandardScaler\n"
+        "model = make_pipeline(StandardScaler(), Ridge())\n"
+    )
+    arguments = ["dataset=yacht", "splits=1", "workers=1", "protocol=clean"]
+    for setting in ("method=my_pipeline.model", "anchor=my_pipeline.model"):
+        assert cli.main([*arguments, setting, "train.epochs=2"]) == 0
+    assert cli.main([*arguments, "method=my_pipeline.model", "method.params.ridge__alpha=5"]) == 0
+
+
+def test_python_lists_are_lists_of_the_command_line(tmp_path: Path) -> None:
+    rows = anchormoe.run(
+        dataset=["yacht", "boston"],
+        method="sklearn.linear_model.Ridge",
+        splits=[1, 3],
+        workers=1,
+        results_dir=tmp_path,
+        **{"dataset.variant": None},
+    )
+    assert list(zip(rows.dataset, rows.split, strict=True)) == [
+        ("yacht", 1),
+        ("yacht", 3),
+        ("boston", 1),
+        ("boston", 3),
+    ]
+
+
+def test_a_mistake_in_python_is_one_error_and_leaves_the_process_as_it_was() -> None:
+    before = dict(os.environ), list(sys.argv)
+    with pytest.raises(UserError, match="did you mean dataset=boston") as raised:
+        anchormoe.run(dataset="bostn")
+    assert raised.value.__suppress_context__
+    assert raised.value.__cause__ is None
+    assert (dict(os.environ), list(sys.argv)) == before
+
+
+def test_completion_knows_commands_keys_and_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    def completed(*words: str) -> list[str]:
+        assert cli.main(["completion", *words]) == 0
+        return capsys.readouterr().out.split()
+
+    assert {"rank", "run", "results_dir="} == set(completed("r"))
+    assert completed("ta") == ["tables"]
+    assert completed("dataset=bo") == ["dataset=boston"]
+    assert completed("dataset=boston,ya") == ["dataset=boston,yacht"]
+    assert completed("dataset=boston", "abl") == ["ablation="]
+    assert completed("tables", "fo") == ["format=", "form="]
+    assert completed("check", "live") == ["live="]
+
+
+def test_the_completion_script_is_bash(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["completion"]) == 0
+    script = capsys.readouterr().out
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+# --- rows of one's own beside the shipped ones
+
+
+def test_a_first_run_elsewhere_leaves_the_shipped_rows_in_sight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    quick = ["dataset=yacht", "anchor=ridge", "train.epochs=2", "splits=1", "workers=1"]
+    assert cli.main(quick) == 0
+    capsys.readouterr()
+    assert cli.main(["tables", "form=comparison", "format=md"]) == 0
+    assert "Anchor-MoE, cross-fitted" in capsys.readouterr().out
+    assert cli.main(["tables", "format=md"]) == 0
+    assert "no finished split is stored" not in capsys.readouterr().out
+    assert cli.main(["check", "live=0"]) == 0
+    assert "0 missing" in capsys.readouterr().out
+
+
+def test_a_folder_that_is_named_is_read_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "runs").mkdir()
+    assert cli.main(["check", "live=0", f"results_dir={tmp_path}"]) == 1
+    assert "nothing to compare" in " ".join(capsys.readouterr().out.split())
+    assert cli.main(["tables", "form=comparison", "format=md", f"results_dir={tmp_path}"]) == 0

@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 from anchormoe.config.schema import NUM_SPLITS
+from anchormoe.distributions import scores
+from anchormoe.distributions.scores import Metric
 from anchormoe.errors import UserError
 from anchormoe.report import comparison, figures, published, render
 from anchormoe.report.grid import Table
@@ -35,7 +37,7 @@ def made_up_rows(**changes: object) -> pd.DataFrame:
                         "variant": VARIANT.get(dataset, "standard"),
                         "config_hash": method,
                         "status": "ok",
-                        **dict.fromkeys(comparison.METRICS, score),
+                        **dict.fromkeys((metric.name for metric in scores.compared()), score),
                         **changes,
                     }
                 )
@@ -145,7 +147,7 @@ def test_every_format_shows_every_table(format: str) -> None:
 
 
 def test_methods_go_down_and_datasets_across() -> None:
-    """Sixteen methods side by side fit no page."""
+    """Sixteen methods side by side would not fit on a page."""
     lines = render.render([table(made_up_rows(), "comparison_nll_y")], "md").splitlines()
     header, _, *body = [line.split("|")[1:-1] for line in lines if line.startswith("|")]
     assert lines[0] == "### NLL in original units (nll_y ± SE)"
@@ -154,13 +156,58 @@ def test_methods_go_down_and_datasets_across() -> None:
     assert all(len(line) == 10 for line in body)
 
 
+def test_a_metric_of_the_registry_has_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new metric needs only one entry in anchormoe.distributions.scores."""
+    rows = made_up_rows()
+    before = {item.key for item in comparison.build(rows)}
+    monkeypatch.setitem(
+        scores.METRICS, "pinball_y", Metric("pinball_y", "Pinball loss", "Pinball", "y", True, lambda d, y: 0.0)
+    )
+    assert {item.key for item in comparison.build(rows)} == before, "older rows do not have it"
+    rows["pinball_y"] = 2 * rows["nll_y"]
+    added = {item.key for item in comparison.build(rows)} - before
+    assert added == {"comparison_pinball_y", "ranks_pinball_y", "paired_pinball_y"}
+    values = table(rows, "comparison_pinball_y").rows[0].cells
+    expected = table(rows, "comparison_nll_y").rows[0].cells
+    assert [cell.mean for cell in values] == pytest.approx([2 * cell.mean for cell in expected])
+    text = render.render([table(rows, "ranks_pinball_y")], "md")
+    assert "### Ranks by Pinball loss" in text
+
+
+def test_a_metric_in_which_nothing_is_better_is_shown_but_not_ranked() -> None:
+    keys = {item.key for item in comparison.build(made_up_rows())}
+    assert "comparison_coverage_90" in keys
+    assert "ranks_coverage_90" not in keys
+    assert not any(cell.bold for row in table(made_up_rows(), "comparison_coverage_90").rows for cell in row.cells)
+
+
+def test_datasets_of_the_users_can_be_compared() -> None:
+    rows = made_up_rows(num_rows=1234)
+    rows = rows[rows["dataset"].isin(["boston", "yacht"])].replace({"dataset": {"boston": "houses"}})
+    built = comparison.build(rows.drop(columns="variant"), datasets=["houses"])
+    (values,) = [item for item in built if item.key == "comparison_nll_y"]
+    assert [(row.dataset, row.n) for row in values.rows] == [("houses", 1234)]
+    assert [cell.num_splits for cell in values.rows[0].cells] == [NUM_SPLITS] * 4
+    assert not any("Wine" in note for note in values.notes)
+    assert comparison.means(rows, "nll_y", datasets=["houses"]).shape == (1, 4)
+    assert "quoted_nll_y" not in {item.key for item in built}
+
+
+@pytest.mark.parametrize("column", ["variant", "config_hash", "method", "crps_y"])
+def test_rows_without_a_column_do_not_break_the_comparison(column: str) -> None:
+    built = comparison.build(made_up_rows().drop(columns=column))
+    expected = {"config_hash": 12, "crps_y": 9}.get(column, 0)
+    assert len(built) == expected
+    assert comparison.build(pd.DataFrame()) == []
+
+
 def test_rows_of_another_protocol_or_ablation_do_not_count() -> None:
     rows = pd.concat([made_up_rows(protocol="published"), made_up_rows(ablation="no_anchor")], ignore_index=True)
     assert comparison.build(rows) == []
 
 
 def test_the_diagram_names_every_ranked_method_and_joins_those_not_told_apart() -> None:
-    """Nine datasets, always in the same order: with four methods ranks must differ by 1.56 to be told apart."""
+    """With nine datasets and four methods, ranks must differ by 1.56 to be told apart."""
     figure = figures.critical_difference(made_up_rows(), "nll_y")
     (axes,) = figure.axes
     labels = {text.get_text() for text in axes.texts}
@@ -183,7 +230,9 @@ def test_pit_histograms_add_the_counts_of_all_splits() -> None:
     rows["pit_counts"] = [[row, 1, 2, 1] for row in range(len(rows))]
     mine = rows[(rows.method == "mdn") & (rows.dataset == "boston")]
     expected = np.array([mine.index.to_series().sum(), 20, 40, 20])
-    assert comparison.pit_counts(rows, "mdn", "boston").tolist() == expected.tolist()
+    counts = comparison.pit_counts(rows, "mdn", "boston")
+    assert counts is not None
+    assert counts.tolist() == expected.tolist()
     assert comparison.pit_counts(made_up_rows(), "mdn", "boston") is None
     figure = figures.pit_histograms(rows, "mdn")
     heights = [bar.get_height() for bar in figure.axes[0].patches if bar.get_width() == 0.25]

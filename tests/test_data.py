@@ -1,9 +1,11 @@
 """Embedded tables, variants, containers and hazards: every documented fact about the nine datasets."""
 
+import dataclasses
 import io
 import lzma
 import re
 import runpy
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -11,16 +13,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from data_files import arff_of, excel_of, text_of, zip_of
+from omegaconf import OmegaConf
 
 from anchormoe.commands.data import main
-from anchormoe.data import catalogue as datasets
-from anchormoe.data.catalogue import DATASETS
-from anchormoe.data.containers import ContainerError, content_sha256, is_original, parse, verified_table
-from anchormoe.data.dataset import embedded_path, embedded_table, load
+from anchormoe.data.catalogue import DatasetInfo, catalogue, info, is_shipped
+from anchormoe.data.dataset import file_table, load, table_path
+from anchormoe.data.formats import ContainerError, content_sha256, is_original, parse, verified_table
 from anchormoe.data.hazards import find_hazards
 from anchormoe.errors import UserError
 from anchormoe.paths import shipped
 
+DATASETS = catalogue()
 ORIGINALS = Path(__file__).resolve().parents[2] / "shared" / "uci"
 needs_originals = pytest.mark.skipif(not ORIGINALS.is_dir(), reason="needs the original files in ../shared/uci")
 
@@ -43,7 +47,29 @@ DOCUMENTED = {
 
 @pytest.fixture(scope="module")
 def tables() -> dict[str, np.ndarray]:
-    return {name: embedded_table(dataset) for name, dataset in DATASETS.items()}
+    return {name: file_table(dataset)[1] for name, dataset in DATASETS.items()}
+
+
+def test_hydra_reads_the_same_descriptions():
+    schema = OmegaConf.structured(DatasetInfo)
+    for name, dataset in DATASETS.items():
+        merged = OmegaConf.merge(schema, OmegaConf.load(shipped("conf") / "dataset" / f"{name}.yaml"))
+        assert OmegaConf.to_object(merged) == dataset
+
+
+def test_a_changed_description_is_not_a_shipped_one():
+    yacht = info("yacht")
+    assert is_shipped(dataclasses.replace(yacht, variant="standard", subsample=100))
+    assert not is_shipped(dataclasses.replace(yacht, target="froude_number", variants={}))
+    assert not is_shipped(dataclasses.replace(yacht, name="boat"))
+
+
+def test_reading_the_descriptions_needs_no_heavy_library():
+    code = (
+        "import sys; from anchormoe.data.catalogue import catalogue; catalogue(); "
+        "sys.exit(any(name in sys.modules for name in ('pandas', 'torch', 'hydra')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_documented_tasks_are_exactly_the_registered_ones():
@@ -53,7 +79,7 @@ def test_documented_tasks_are_exactly_the_registered_ones():
 @pytest.mark.parametrize(("name", "variant"), DOCUMENTED)
 def test_variant_has_documented_shape_and_target(name, variant):
     rows, features, lowest, highest = DOCUMENTED[name, variant]
-    dataset = load(name, variant=variant)
+    dataset = load(info(name), variant=variant)
     assert dataset.X.shape == (rows, features) == (rows, len(dataset.feature_names))
     assert dataset.y.shape == (rows,)
     assert dataset.X.dtype == dataset.y.dtype == np.float64
@@ -66,29 +92,29 @@ def test_variant_has_documented_shape_and_target(name, variant):
 
 
 def test_first_variant_is_the_default():
-    defaults = {name: load(name).variant for name in ("energy", "naval", "power", "wine")}
+    defaults = {name: load(info(name)).variant for name in ("energy", "naval", "power", "wine")}
     assert defaults == {"energy": "heating", "naval": "compressor", "power": "sheet1", "wine": "standard"}
 
 
 def test_first_rows_are_those_of_the_original_files():
-    assert load("boston").X[0, :4].tolist() == [0.00632, 18.0, 2.31, 0.0]
-    assert load("power").X[0].tolist() == [14.96, 41.76, 1024.07, 73.17]
-    protein = load("protein")
+    assert load(info("boston")).X[0, :4].tolist() == [0.00632, 18.0, 2.31, 0.0]
+    assert load(info("power")).X[0].tolist() == [14.96, 41.76, 1024.07, 73.17]
+    protein = load(info("protein"))
     assert protein.y[0] == 17.284
     assert protein.X[0, 0] == 13558.3
-    assert load("yacht").X[-1].tolist() == [-2.3, 0.6, 4.34, 4.23, 2.73, 0.45]
+    assert load(info("yacht")).X[-1].tolist() == [-2.3, 0.6, 4.34, 4.23, 2.73, 0.45]
 
 
 def test_naval_targets_are_the_grid_of_the_simulation(tables):
     i = np.arange(11934)
     assert np.array_equal(tables["naval"][:, 16], (950 + i // 234) / 1000)
     assert np.array_equal(tables["naval"][:, 17], (975 + (i // 9) % 26) / 1000)
-    with_compressor = load("naval", variant="turbine_with_compressor")
-    assert np.array_equal(with_compressor.X[:, 16], load("naval").y)
+    with_compressor = load(info("naval"), variant="turbine_with_compressor")
+    assert np.array_equal(with_compressor.X[:, 16], load(info("naval")).y)
 
 
 def test_power_sheets_hold_the_same_records_in_other_orders():
-    sheets = [load("power", variant=f"sheet{k}") for k in range(1, 6)]
+    sheets = [load(info("power"), variant=f"sheet{k}") for k in range(1, 6)]
     records = [np.column_stack([sheet.X, sheet.y]) for sheet in sheets]
     in_order = [rows[np.lexsort(rows.T)] for rows in records]
     for k in range(1, 5):
@@ -97,7 +123,7 @@ def test_power_sheets_hold_the_same_records_in_other_orders():
 
 
 def test_embedded_files_are_small_and_described():
-    assert sum(embedded_path(dataset).stat().st_size for dataset in DATASETS.values()) < 5_000_000
+    assert sum(table_path(dataset).stat().st_size for dataset in DATASETS.values()) < 5_000_000
     readme = (shipped("data") / "README.md").read_text()
     for dataset in DATASETS.values():
         for fact in (dataset.content_sha256, dataset.citation, dataset.homepage, dataset.licence):
@@ -108,9 +134,9 @@ def test_build_script_writes_what_is_shipped(tables, monkeypatch):
     script = Path(__file__).resolve().parents[1] / "scripts" / "build_data.py"
     monkeypatch.setattr("sys.path", [*sys.path])  # the script puts the checkout in front
     build = runpy.run_path(str(script))
-    sizes = {name: embedded_path(dataset).stat().st_size for name, dataset in DATASETS.items()}
+    sizes = {name: table_path(dataset).stat().st_size for name, dataset in DATASETS.items()}
     assert build["readme"](sizes) == (shipped("data") / "README.md").read_text()
-    assert build["compress"](DATASETS["yacht"], tables["yacht"]) == embedded_path(DATASETS["yacht"]).read_bytes()
+    assert build["compress"](DATASETS["yacht"], tables["yacht"]) == table_path(DATASETS["yacht"]).read_bytes()
     without_compressor = np.delete(tables["naval"], 16, axis=1)
     assert np.array_equal(build["add_compressor_decay"](without_compressor), tables["naval"])
 
@@ -140,71 +166,21 @@ def test_embedded_table_equals_the_original(name, tables):
 )
 def test_unknown_names_are_one_line_that_says_what_exists(arguments, message):
     with pytest.raises(UserError, match=message) as error:
-        load(**arguments)
+        load(info(arguments["name"]), **{key: value for key, value in arguments.items() if key != "name"})
     assert "\n" not in str(error.value)
 
 
 def test_damaged_or_missing_embedded_copy_is_reported(tmp_path, monkeypatch):
-    good = {name: embedded_path(DATASETS[name]).read_bytes() for name in ("boston", "yacht")}
-    monkeypatch.setattr("anchormoe.data.shipped", lambda name: tmp_path)
+    good = {name: table_path(DATASETS[name]).read_bytes() for name in ("boston", "yacht")}
+    monkeypatch.setattr("anchormoe.data.dataset.shipped", lambda name: tmp_path)
     with pytest.raises(UserError, match=r"yacht.csv.xz, found No such file.*data.source=download"):
-        load("yacht")
+        load(info("yacht"))
     (tmp_path / "yacht.csv.xz").write_bytes(good["boston"])
     with pytest.raises(UserError, match=r"expected 308 rows x 7 columns .* found 506 rows x 14 columns"):
-        load("yacht")
+        load(info("yacht"))
     (tmp_path / "yacht.csv.xz").write_bytes(good["yacht"][:500])
     with pytest.raises(UserError, match="truncated"):
-        load("yacht")
-
-
-def text_of(table: np.ndarray, separator: str) -> bytes:
-    return ("\n".join(separator.join(map(repr, row)) for row in table.tolist()) + "\n \n").encode()
-
-
-def arff_of(table: np.ndarray, columns: tuple[str, ...], nominal: tuple[str, ...]) -> bytes:
-    lines = ["% a comment", "@RELATION data"]
-    values = [[repr(value).removesuffix(".0") for value in row] for row in table.tolist()]
-    for k, column in enumerate(columns):
-        levels = ",".join(sorted({row[k] for row in values}))
-        lines.append(f"@attribute {column} " + (f"{{{levels}}}" if column in nominal else "REAL"))
-    return "\n".join([*lines, "@DATA", *map(",".join, values)]).encode()
-
-
-def excel_of(table: np.ndarray, columns: tuple[str, ...]) -> bytes:
-    """A minimal xlsx, so that the test needs no library that writes one."""
-    rows = "".join(f"<row>{''.join(f'<c><v>{value!r}</v></c>' for value in row)}</row>" for row in table.tolist())
-    heading = "".join(f'<c t="inlineStr"><is><t>{column}</t></is></c>' for column in columns)
-    spreadsheet = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    package = "http://schemas.openxmlformats.org/package/2006"
-    return zip_of(
-        {
-            "[Content_Types].xml": f'<Types xmlns="{package}/content-types"/>'.encode(),
-            "_rels/.rels": (
-                f'<Relationships xmlns="{package}/relationships"><Relationship Id="rId1" '
-                f'Type="{office}/officeDocument" Target="xl/workbook.xml"/></Relationships>'
-            ).encode(),
-            "xl/workbook.xml": (
-                f'<workbook xmlns="{spreadsheet}" xmlns:r="{office}"><sheets>'
-                '<sheet name="data" sheetId="1" r:id="rId1"/></sheets></workbook>'
-            ).encode(),
-            "xl/_rels/workbook.xml.rels": (
-                f'<Relationships xmlns="{package}/relationships"><Relationship Id="rId1" '
-                f'Type="{office}/worksheet" Target="worksheets/sheet1.xml"/></Relationships>'
-            ).encode(),
-            "xl/worksheets/sheet1.xml": (
-                f'<worksheet xmlns="{spreadsheet}"><sheetData><row>{heading}</row>{rows}</sheetData></worksheet>'
-            ).encode(),
-        }
-    )
-
-
-def zip_of(members: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
+        load(info("yacht"))
 
 
 @pytest.mark.parametrize("form", ["text", "csv", "semicolon", "arff", "xlsx", "xz", "zip", "zip of xlsx", "zip of xz"])
@@ -283,12 +259,12 @@ def test_content_hash_depends_on_shape_and_values_only():
 
 
 def test_hazards_are_computed_from_the_data():
-    found = {name: find_hazards(load(name)) for name in DATASETS}
+    found = {name: find_hazards(dataset, load(dataset)) for name, dataset in DATASETS.items()}
     repeats = {name: hazards.repeated_rows for name, hazards in found.items() if hazards.repeated_rows}
     assert repeats == {"concrete": 25, "power": 41, "protein": 1711, "wine": 240}
     assert [name for name, hazards in found.items() if hazards.has_integer_target] == ["wine"]
     assert [name for name, hazards in found.items() if len(hazards.targets) > 1] == ["energy", "naval"]
-    leaky = find_hazards(load("naval", variant="turbine_with_compressor"))
+    leaky = find_hazards(info("naval"), load(info("naval"), variant="turbine_with_compressor"))
     assert leaky.target_features == ("compressor_decay",)
     assert "other target as input: compressor_decay" in leaky.describe()
     assert found["yacht"].describe() == []
@@ -341,5 +317,5 @@ def test_registry_addresses_are_https_and_hashes_complete():
         assert all(url.startswith("https://") for url in dataset.urls)
         assert re.fullmatch("[0-9a-f]{64}", dataset.content_sha256)
         assert re.fullmatch("[0-9a-f]{64}", dataset.original_sha256)
-    assert datasets.info("power").targets == ("PE",)
+    assert info("power").targets == ("PE",)
     assert pd.Index([dataset.content_sha256 for dataset in DATASETS.values()]).is_unique

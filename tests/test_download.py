@@ -15,17 +15,18 @@ import pytest
 from rich.console import Console
 
 from anchormoe.commands.data import main
-from anchormoe.data.catalogue import DATASETS, DatasetInfo
-from anchormoe.data.dataset import embedded_table, load
+from anchormoe.data.catalogue import DatasetInfo, catalogue, info
+from anchormoe.data.dataset import file_table, load
 from anchormoe.data.download import Policy, cache_folder, cached_path, fetch
 from anchormoe.errors import UserError
 
+DATASETS = catalogue()
 ORIGINALS = Path(__file__).resolve().parents[2] / "shared" / "uci"
 FAST = Policy(attempts=2, backoff_seconds=0.01, timeout_seconds=0.3)
 
 
 def plain_text(name: str) -> bytes:
-    return "\n".join(" ".join(map(repr, row)) for row in embedded_table(DATASETS[name]).tolist()).encode()
+    return "\n".join(" ".join(map(repr, row)) for row in file_table(DATASETS[name])[1].tolist()).encode()
 
 
 YACHT = plain_text("yacht")
@@ -41,16 +42,16 @@ def archive(**members: bytes) -> bytes:
 
 
 def boston_arff() -> bytes:
-    """Like OpenML's: CHAS and RAD are nominal attributes."""
+    """Make an ARFF file like OpenML's, where CHAS and RAD are nominal attributes."""
     boston = DATASETS["boston"]
     kinds = {"CHAS": "{0,1}", "RAD": "{1,2,3,4,5,6,7,8,24}"}
     header = ["@relation boston"] + [f"@attribute {column} {kinds.get(column, 'REAL')}" for column in boston.columns]
-    rows = [",".join(repr(v).removesuffix(".0") for v in row) for row in embedded_table(boston).tolist()]
+    rows = [",".join(repr(v).removesuffix(".0") for v in row) for row in file_table(boston)[1].tolist()]
     return "\n".join([*header, "@data", *rows]).encode()
 
 
 class Misbehaving(BaseHTTPRequestHandler):
-    """The path names the behaviour; `server.requests` records the paths that were asked for."""
+    """A server that misbehaves as the path says; `server.requests` records the requested paths."""
 
     def do_GET(self) -> None:
         requests = self.server.requests  # type: ignore[attr-defined]
@@ -84,7 +85,7 @@ class Misbehaving(BaseHTTPRequestHandler):
                 self.wfile.flush()
                 self.server.released.wait(5)  # type: ignore[attr-defined]
         except (BrokenPipeError, ConnectionResetError):
-            pass  # the client gave up, as the slow cases want it to
+            pass  # the client gave up, as intended in the slow cases
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -106,8 +107,8 @@ def server(monkeypatch) -> Iterator[ThreadingHTTPServer]:
 
 
 def at(server: ThreadingHTTPServer, *paths: str, name: str = "yacht") -> DatasetInfo:
-    """The dataset with these paths of the local server as its only homes."""
-    urls = tuple(f"http://127.0.0.1:{server.server_port}/{path}" for path in paths)
+    """Return the dataset with these paths of the local server as its only addresses."""
+    urls = [f"http://127.0.0.1:{server.server_port}/{path}" for path in paths]
     return dataclasses.replace(DATASETS[name], urls=urls)
 
 
@@ -120,7 +121,7 @@ def get(dataset: DatasetInfo, cache: Path, **options):
 )
 def test_good_answers_are_verified_and_kept(server, tmp_path, name, path):
     fetched = get(at(server, path, name=name), tmp_path / "new" / "cache")
-    assert np.array_equal(fetched.table, embedded_table(DATASETS[name]))
+    assert np.array_equal(fetched.table, file_table(DATASETS[name])[1])
     assert [fetched.path] == list((tmp_path / "new" / "cache").iterdir())
     assert fetched.path.stem == name
     assert fetched.path.stat().st_mode & 0o777 == 0o644
@@ -166,7 +167,7 @@ def test_no_network_is_reported(tmp_path, monkeypatch):
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/yacht.zip"
         with pytest.raises(UserError, match=r"no connection \(2 attempts\).*check the network"):
-            get(dataclasses.replace(DATASETS["yacht"], urls=(url,)), tmp_path)
+            get(dataclasses.replace(DATASETS["yacht"], urls=[url]), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -248,13 +249,13 @@ def test_originals_come_through_the_mirror_unchanged(tmp_path, monkeypatch, caps
     assert main(["fetch", f"data.mirror={ORIGINALS}"]) == 0
     assert capsys.readouterr().out.count("verified (the original file), from") == 9
     for name in ("concrete", "naval", "power"):
-        downloaded, embedded = load(name, source="download"), load(name)
+        downloaded, embedded = load(info(name), source="download"), load(info(name))
         assert np.array_equal(downloaded.X, embedded.X)
         assert np.array_equal(downloaded.y, embedded.y)
 
 
 def test_load_downloads_from_a_mirror(server, tmp_path):
     mirror = f"http://127.0.0.1:{server.server_port}/good"
-    dataset = load("yacht", source="download", mirror=mirror, cache_dir=tmp_path)
-    assert np.array_equal(dataset.X, load("yacht").X)
+    dataset = load(info("yacht"), source="download", mirror=mirror, cache_dir=tmp_path)
+    assert np.array_equal(dataset.X, load(info("yacht")).X)
     assert (tmp_path / "yacht.data").is_file()

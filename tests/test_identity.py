@@ -8,8 +8,9 @@ import pytest
 
 from anchormoe.commands.run import parse
 from anchormoe.config.schema import STOCK_EXPERIMENTS
-from anchormoe.run import store
-from anchormoe.run.runner import row_identity
+from anchormoe.rows import identity
+from anchormoe.running import store
+from anchormoe.running.identity import row_identity
 
 RESULTS = Path(__file__).parent.parent / "results"
 
@@ -31,12 +32,12 @@ GOLDEN = {
     "dataset=boston anchor=sklearn.linear_model.BayesianRidge": "4229aea9d847ca34",
     "dataset=boston model.num_experts=4 train.epochs=3 seed=3": "9259e3a1b2256eba",
     "dataset=boston model=paper": "2b3dd4169bb48d7d",
-    "dataset=boston model=crossfit protocol=clean": "1cb976b6eb7eb5f6",
-    "dataset=yacht model=crossfit protocol=clean seed=2": "68292da101bc489c",
-    "dataset=yacht model=crossfit_trees protocol=clean": "c195375bef5d7a37",
-    "dataset=yacht model=out_of_fold protocol=clean": "e66abd2607be8e76",
-    "dataset=yacht model=crossfit_libraries protocol=clean": "81462fba809ef5fb",
-    "dataset=yacht model=crossfit_without_network protocol=clean": "d0cf7884f5d3ba3b",
+    "dataset=boston method=anchormoe_crossfit protocol=clean": "e06edb824f95498d",
+    "dataset=yacht method=anchormoe_crossfit protocol=clean seed=2": "ba02b01bed7d986f",
+    "dataset=yacht method=anchormoe_crossfit ingredient=crossfit_trees protocol=clean": "f2bf11d12738651d",
+    "dataset=yacht method=anchormoe_crossfit ingredient=out_of_fold protocol=clean": "69fc4f1bd63bad10",
+    "dataset=yacht method=anchormoe_crossfit ingredient=crossfit_libraries protocol=clean": "1dd94d7f77d4615e",
+    "dataset=yacht method=anchormoe_crossfit ingredient=crossfit_without_network protocol=clean": "f5b13b15a3abfd74",
 }
 
 
@@ -48,16 +49,14 @@ def test_hash_of_a_configuration_is_the_pinned_one(line: str) -> None:
 
 @pytest.mark.parametrize("experiment", STOCK_EXPERIMENTS)
 def test_every_stored_row_is_a_row_of_its_experiment(experiment: str) -> None:
-    stored = {
-        store.identity(row): row["seed"] for path in (RESULTS / experiment).glob("*.jsonl") for row in store.read(path)
-    }
+    stored = {identity(row): row["seed"] for path in (RESULTS / experiment).glob("*.jsonl") for row in store.read(path)}
     assert stored
     expected = set()
     for seed in set(stored.values()):
         for job in parse([f"experiment={experiment}", f"seed={seed}"]):
-            config = job.config()
-            expected |= {store.identity(row_identity(config, split)) for split in job.split_numbers()}
+            labels = row_identity(job.config(), 0)
+            expected |= {identity({**labels, "split": split}) for split in job.split_numbers()}
     assert set(stored) <= expected
     if experiment != "split_by_split":  # of wine and concrete it has the full model alone
-        of_first_seed = {identity for identity, seed in stored.items() if seed == 1}
-        assert {identity for identity in expected if identity[5] == 1} == of_first_seed, "a sweep would start anew"
+        of_first_seed = {key for key, seed in stored.items() if seed == 1}
+        assert {key for key in expected if key[5] == 1} == of_first_seed, "a sweep would start anew"

@@ -54,8 +54,15 @@ def test_other_runs_do_not_count() -> None:
         assert built[0].rows[0].cells[0].mean == 12.5
 
 
+def test_rows_without_a_column_and_no_rows_at_all() -> None:
+    assert ingredients.build(pd.DataFrame()) == []
+    for column in ("variant", "experiment", "status", "split"):
+        (cells,) = {row.cells for row in ingredients.build(made_up_rows({}).drop(columns=column))[0].rows}
+        assert {cell.text for cell in cells} == {"missing"}
+
+
 def test_every_step_can_be_run() -> None:
-    """The experiment makes the steps that no other experiment has."""
+    """The experiment runs the steps that no other experiment runs."""
     jobs = parse(["experiment=ingredients", "dataset=yacht"])
     made = {("ingredients", job.model.name) for job in jobs}
     assert made == {step for step in ingredients.STEPS.values() if step[0] == "ingredients"}

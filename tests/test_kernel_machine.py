@@ -70,7 +70,7 @@ def test_with_every_row_as_a_center_few_centers_are_the_whole():
 
 
 def test_few_centers_minimise_the_penalised_error():
-    """min_w |y - K w|^2 + noise w^T C w, solved as one dense system."""
+    """The weights minimise |y - K w|^2 + noise w^T C w, here solved as one dense system."""
     X, y = ordinary()
     machine = KernelMachine(exact_up_to=10, num_centers=20).fit(X, y)
     kernel, centers = machine.kernel, machine.centers

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -10,20 +12,17 @@ import torch
 
 from anchormoe import methods
 from anchormoe.commands.run import parse
-from anchormoe.config.schema import Config, MethodConfig
-from anchormoe.data.dataset import Dataset
-from anchormoe.data.splits import inner_split
+from anchormoe.config.schema import MethodConfig
 from anchormoe.distributions.foreign import ForeignDistribution
-from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.distributions.scores import scores
 from anchormoe.errors import UserError
-from anchormoe.methods import METHODS
+from anchormoe.methods import METHODS, Regressor
 
 # Settings that make a method quick; the contract does not depend on them.
 QUICK: dict[str, dict[str, object]] = {
     "catboost_uncertainty": {"stages": 30},
-    "concrete_dropout": {"epochs": 100, "num_samples": 20},
-    "deep_ensembles": {"epochs": 30, "num_members": 3, "learning_rates": [0.01, 0.02]},
+    "concrete_dropout": {"epochs": 30, "num_samples": 10, "learning_rates": [0.01]},
+    "deep_ensembles": {"epochs": 30, "num_members": 3, "learning_rates": [0.02], "batch_sizes": [32]},
     "dist_forest": {"num_trees": 30},
     "gamlss": {"rounds": 5, "penalties": [100.0, 1.0]},
     "gaussian_process": {"steps": 20},
@@ -37,25 +36,26 @@ QUICK: dict[str, dict[str, object]] = {
 }
 SPARSE = {"steps": 10, "sparse_steps": 5, "warm_up_rows": 25, "exact_up_to": 28, "num_inducing": 20}
 HEAVY = {"rff_krr"}  # 20 ridge regressions on 4096 features, whatever the data
+RECIPES = {"anchormoe", "anchormoe_crossfit"}  # Anchor-MoE has tests of its own
 
 
-def fit(name: str, X: np.ndarray, y: np.ndarray, *, seed: int = 3):
-    return methods.fitted(methods.make(quick(name)), X, y, seed=seed)
+def fit(name: str, X: np.ndarray, y: np.ndarray, *, seed: int = 3) -> Regressor:
+    return quick(name, seed).fit(X, y)
 
 
-def quick(name: str) -> Config:
-    if name == "sparse_gaussian_process":  # above a number of rows it is another computation
-        return configured("gaussian_process", SPARSE)
-    return configured(name, QUICK.get(name, {}))
+def quick(name: str, seed: int = 3) -> Regressor:
+    if name == "sparse_gaussian_process":  # with many rows it is a different computation
+        return made("gaussian_process", SPARSE, seed)
+    return made(name, QUICK.get(name, {}), seed)
 
 
-def configured(name: str, parameters: dict[str, object]) -> Config:
-    target = "sklearn.linear_model.Ridge" if name == "sklearn" else None
-    return Config(method=MethodConfig(name, target=target, params=dict(parameters)))
+def made(name: str, parameters: dict[str, object], seed: int = 3) -> Regressor:
+    target = {"target": "sklearn.linear_model.Ridge"} if name == "sklearn" else {}
+    return methods.make(name, {**target, "random_state": seed, **parameters})
 
 
 def ordinary(num_rows: int = 120, num_columns: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    """Noise that grows with the first column; the target is z-scored, as every method gets it."""
+    """Make data with noise that grows with the first column."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (num_rows, num_columns))
     y = 2 * X[:, 0] + np.exp(X[:, 0]) * 0.2 * rng.standard_normal(num_rows)
@@ -87,7 +87,22 @@ CASES = {
 }
 
 
-@pytest.fixture(params=[*(name for name in METHODS if name not in HEAVY), "sparse_gaussian_process"])
+@functools.cache
+def fitted(name: str, case: str) -> Regressor:
+    return fit(name, *CASES[case]())
+
+
+@functools.cache
+def scored_in_unit(name: str, unit: float) -> dict[str, float]:
+    X, y = ordinary()
+    return scores(fit(name, X[:100], unit * y[:100]).predict_dist(X[100:]), unit * y[100:])
+
+
+# One worker runs all tests of a method, so that they share its fits.
+NAMES = [*(name for name in METHODS if name not in HEAVY | RECIPES), "sparse_gaussian_process"]
+
+
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in NAMES])
 def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -95,27 +110,21 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize("case", CASES)
 def test_densities_are_finite_and_integrate_to_one(name: str, case: str) -> None:
     X, y = CASES[case]()
-    distribution = fit(name, X, y).predict(X[:5]).double()
-    low, high = (distribution.quantile(torch.tensor(p, dtype=torch.float64)) for p in (1e-9, 1 - 1e-9))
+    distribution = fitted(name, case).predict_dist(X[:5])
+    low, high = distribution.quantile([1e-9, 1 - 1e-9]).T
     assert (high > low).all()
     # Substitute y = low + (high - low) t and integrate over t by the trapezoidal rule.
-    t = torch.linspace(0, 1, 4_001, dtype=torch.float64)
-    density = torch.stack([distribution.log_prob(low + (high - low) * float(value)).exp() for value in t])
-    assert torch.isfinite(density).all()
-    integral = torch.trapezoid(density * (high - low), t, dim=0)
-    torch.testing.assert_close(integral, torch.ones_like(integral), rtol=0, atol=2e-3)
-    assert torch.isfinite(distribution.crps(torch.as_tensor(y[:5]))).all()
+    t = np.linspace(0, 1, 4_001)
+    density = np.stack([np.exp(distribution.log_prob(low + (high - low) * value)) for value in t])
+    assert np.isfinite(density).all()
+    integral = np.trapezoid(density * (high - low), t, axis=0)
+    np.testing.assert_allclose(integral, 1, rtol=0, atol=2e-3)
+    assert np.isfinite(distribution.crps(y[:5])).all()
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
 def test_units_of_the_target_do_not_matter(name: str, scale: float) -> None:
-    X, y = ordinary()
-    split = inner_split(1, np.arange(100), np.arange(100, 120), 1, calibration_fraction=0.1, validation_fraction=0.2)
-    found = {}
-    for unit in (1.0, scale):
-        dataset = Dataset("made", "standard", X, unit * y, ("a", "b", "c"), "target", sha256="")
-        outcome = methods.fit_predict(quick(name), dataset, split, inner_seed=1)
-        found[unit] = scores(outcome, dataset.y[split.test])
+    found = {unit: scored_in_unit(name, unit) for unit in (1.0, scale)}
     assert found[scale]["rmse_y"] / scale == pytest.approx(found[1.0]["rmse_y"], rel=0.1)
     assert found[scale]["crps_y"] / scale == pytest.approx(found[1.0]["crps_y"], rel=0.1)
     assert found[scale]["nll_y"] - np.log(scale) == pytest.approx(found[1.0]["nll_y"], abs=0.2)
@@ -123,46 +132,54 @@ def test_units_of_the_target_do_not_matter(name: str, scale: float) -> None:
 
 def test_it_learns_the_mean_and_its_uncertainty_is_sane(name: str) -> None:
     X, y = ordinary(600)
-    distribution = fit(name, X[:400], y[:400]).predict(X[400:]).double()
-    targets = torch.as_tensor(y[400:])
+    distribution = fit(name, X[:400], y[:400]).predict_dist(X[400:])
+    targets = y[400:]
     assert ((distribution.mean - targets) ** 2).mean() < 0.5 * targets.var()
     cdf = distribution.cdf(targets)
-    assert 0.7 <= ((cdf > 0.05) & (cdf < 0.95)).double().mean() <= 1.0
+    assert 0.7 <= ((cdf > 0.05) & (cdf < 0.95)).mean() <= 1.0
 
 
 def test_the_distribution_agrees_with_itself(name: str) -> None:
-    X, y = ordinary()
-    distribution = fit(name, X, y).predict(X[:7]).double()
+    X, _ = ordinary()
+    distribution = fitted(name, "ordinary").predict_dist(X[:7])
     median = distribution.quantile(0.5)
-    torch.testing.assert_close(distribution.cdf(median), torch.full_like(median, 0.5), rtol=0, atol=1e-3)
-    low, high = distribution.quantile(0.1), distribution.quantile(0.9)
+    np.testing.assert_allclose(distribution.cdf(median), 0.5, rtol=0, atol=1e-3)
+    low, high = distribution.interval(0.8).T
     assert (low < median).all()
     assert (median < high).all()
 
 
 def test_a_seed_decides_everything(name: str) -> None:
     X, y = ordinary()
-    first, again = (fit(name, X, y).predict(X[:5]).double() for _ in range(2))
-    assert torch.equal(first.mean, again.mean)
-    assert torch.equal(first.log_prob(torch.as_tensor(y[:5])), again.log_prob(torch.as_tensor(y[:5])))
+    first, again = (regressor.predict_dist(X[:5]) for regressor in (fitted(name, "ordinary"), fit(name, X, y)))
+    assert np.array_equal(first.mean, again.mean)
+    assert np.array_equal(first.log_prob(y[:5]), again.log_prob(y[:5]))
+
+
+def test_rows_can_be_predicted_in_any_number_of_batches(name: str) -> None:
+    X, _ = ordinary()
+    regressor = fitted(name, "ordinary")
+    whole = regressor.predict_dist(X[100:]).mean
+    parts = [regressor.predict_dist(X[100 + first : 100 + first + 7]).mean for first in range(0, 20, 7)]
+    np.testing.assert_allclose(np.concatenate(parts), whole, rtol=1e-5, atol=1e-6)
 
 
 def test_an_unknown_method_and_an_unknown_parameter_are_the_users_mistakes() -> None:
-    with pytest.raises(UserError, match="method must be one of anchormoe"):
-        methods.make(configured("no_such_method", {}))
+    with pytest.raises(UserError, match="method must be one of anchormoe_crossfit"):
+        methods.make("no_such_method", {})
     with pytest.raises(UserError, match=r"method.params must be parameters of gbdt_homoscedastic, .* 'stagse'"):
-        methods.make(configured("gbdt_homoscedastic", {"stagse": 3}))
+        made("gbdt_homoscedastic", {"stagse": 3})
     with pytest.raises(UserError, match=r"sklearn.linear_model.Ridge has no alhpa"):
-        methods.make(configured("sklearn", {"alhpa": 3}))
+        made("sklearn", {"alhpa": 3})
     with pytest.raises(UserError, match="together with method=sklearn"):
         MethodConfig("sklearn")
 
 
-# --- other libraries' distributions
+# --- single methods
 
 
 def test_a_sparse_process_with_all_rows_inducing_is_the_exact_one() -> None:
-    """Titsias' bound is then the likelihood itself: log N(y; m, K + s^2 I), here by numpy."""
+    """Titsias' bound is then the likelihood log N(y; m, K + s^2 I) itself, here computed by scipy."""
     from anchormoe.methods.gaussian_process import _Exact, _Sparse
 
     X, y = (torch.as_tensor(values) for values in ordinary(40))
@@ -183,12 +200,12 @@ def test_a_sparse_process_with_all_rows_inducing_is_the_exact_one() -> None:
 
 
 def test_a_tree_of_ngboost_fits_its_rows_as_the_librarys_own() -> None:
-    """Ties included: columns that part the rows alike fit them alike."""
+    """This holds for ties too: columns that split the rows equally fit them equally."""
     learners = pytest.importorskip("ngboost.learners")
     from anchormoe.methods.ngboost import Tree
 
     X, _ = ordinary(60)
-    for gradient in np.random.default_rng(1).standard_cauchy((20, 60)):  # outliers, which end up in nodes of their own
+    for gradient in np.random.default_rng(1).standard_cauchy((20, 60)):  # outliers, which get nodes of their own
         library = sklearn.base.clone(learners.default_tree_learner).set_params(random_state=0).fit(X, gradient)
         mine = Tree(X).fit(X, gradient).predict(X)
         np.testing.assert_allclose(mine, library.predict(X), rtol=1e-10, atol=1e-10 * np.abs(gradient).max())
@@ -196,70 +213,36 @@ def test_a_tree_of_ngboost_fits_its_rows_as_the_librarys_own() -> None:
 
 def test_ngboost_is_what_its_library_computes_with_its_own_trees() -> None:
     X, y = ordinary(600)
-    # Short training: later, several columns cut off the same few rows, and the library draws lots between them. Its
-    # held-out loss then differs from one seed to the next, so a choice of stages may differ from ours.
+    # Training is short: later, several columns cut off the same few rows, and the library draws one at random. Its
+    # held-out loss then differs between seeds, so its choice of stages may differ from ours.
     parameters = {"stages": 60, "learning_rates": [0.01, 0.02]}
-    mine, library = (
-        methods.fitted(methods.make(configured("ngboost", parameters | {"own_trees": own})), X, y, seed=3)
-        for own in (False, True)
-    )
+    mine, library = (made("ngboost", parameters | {"own_trees": own}).fit(X, y) for own in (False, True))
     assert mine.model.n_estimators == library.model.n_estimators
-    ours, theirs = mine.predict(X), library.predict(X)
-    torch.testing.assert_close(ours.mean, theirs.mean, rtol=0, atol=1e-10)
-    torch.testing.assert_close(ours.scales, theirs.scales, rtol=1e-10, atol=0)
+    ours, theirs = mine.predict_dist(X), library.predict_dist(X)
+    np.testing.assert_allclose(ours.mean, theirs.mean, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(ours.scales, theirs.scales, rtol=1e-10, atol=0)
 
 
 def test_ngboost_of_the_paper_is_fitted_to_the_target_in_its_own_units() -> None:
-    """Where the library's shortest step matters: it is 1e-4, of whatever unit the target has."""
+    """The library's shortest step is 1e-4 in the unit of the target, which matters here."""
     library = pytest.importorskip("ngboost")
-    X, y = ordinary(80, num_columns=1)  # one column: the library draws lots where two part the rows alike
-    split = inner_split(1, np.arange(60), np.arange(60, 80), 1, calibration_fraction=0.1, validation_fraction=0.2)
-    (job,) = parse(["method=ngboost_authors", "anchor=none", "+method.params.stages=1000"])
+    X, y = ordinary(80, num_columns=1)  # one column: the library draws one at random where two are equally good
+    (job,) = parse(["method=ngboost_authors", "anchor=none", "method.params.stages=1000"])
     scales = {}
     for unit in (1.0, 1e4):
-        dataset = Dataset("made", "standard", X, unit * y, ("a",), "target", sha256="")
-        outcome = methods.fit_predict(job.config(), dataset, split, inner_seed=1)
-        scales[unit] = outcome.distribution_z.scales[:, 0].numpy()
-        model = library.NGBRegressor(n_estimators=1000, learning_rate=0.05, verbose=False).fit(X[:60], dataset.y[:60])
+        predicted = made("ngboost_authors", job.method.params).fit(X[:60], unit * y[:60]).predict_dist(X[60:])
+        scales[unit] = predicted.scales[:, 0]
+        model = library.NGBRegressor(n_estimators=1000, learning_rate=0.05, verbose=False).fit(X[:60], unit * y[:60])
         expected = model.pred_dist(X[60:])
-        np.testing.assert_allclose(outcome.mean_y, expected.loc, rtol=1e-6)
-        np.testing.assert_allclose(scales[unit] * outcome.scale, expected.scale, rtol=1e-6)
+        np.testing.assert_allclose(predicted.mean, expected.loc, rtol=1e-6)
+        np.testing.assert_allclose(predicted.std, expected.scale, rtol=1e-6)
     assert np.abs(np.log(scales[1.0] / scales[1e4])).max() > 0.1, "the units matter here"
-
-
-@pytest.mark.parametrize("library", ["scipy", "torch", "ngboost", "skpro"])
-def test_a_foreign_distribution_answers_as_ours_does(library: str) -> None:
-    mean, scale = np.array([0.0, 1.0, -2.0]), np.array([1.0, 0.5, 3.0])
-    foreign = {"scipy": _scipy_normal, "torch": _torch_normal, "ngboost": _ngboost_normal, "skpro": _skpro_normal}
-    received = ForeignDistribution(foreign[library](mean, scale), 3)
-    expected, y = GaussianMixture.normal(mean, scale), torch.tensor([0.3, 1.4, -9.0], dtype=torch.float64)
-    torch.testing.assert_close(received.mean, expected.mean)
-    torch.testing.assert_close(received.log_prob(y), expected.log_prob(y))
-    torch.testing.assert_close(received.cdf(y), expected.cdf(y))
-    torch.testing.assert_close(received.quantile(0.3), expected.quantile(0.3))
-    torch.testing.assert_close(received.crps(y), expected.crps(y), rtol=1e-3, atol=1e-3)
-
-
-def _scipy_normal(mean: np.ndarray, scale: np.ndarray) -> object:
-    return scipy.stats.norm(mean, scale)
-
-
-def _torch_normal(mean: np.ndarray, scale: np.ndarray) -> object:
-    return torch.distributions.Normal(torch.as_tensor(mean), torch.as_tensor(scale))
-
-
-def _ngboost_normal(mean: np.ndarray, scale: np.ndarray) -> object:
-    return pytest.importorskip("ngboost.distns").Normal(np.stack([mean, np.log(scale)]))
-
-
-def _skpro_normal(mean: np.ndarray, scale: np.ndarray) -> object:
-    return pytest.importorskip("skpro.distributions").Normal(mu=mean[:, None], sigma=scale[:, None])
 
 
 def test_a_regressor_that_predicts_distributions_is_asked_for_them() -> None:
     X, y = ordinary()
-    config = Config(method=MethodConfig("sklearn", target="ngboost.NGBRegressor", params={"n_estimators": 5}))
     pytest.importorskip("ngboost")
-    predicted = methods.fitted(methods.make(config), X, y, seed=1).predict(X)
+    arguments = {"target": "ngboost.NGBRegressor", "n_estimators": 5, "random_state": 1}
+    predicted = methods.make("sklearn", arguments).fit(X, y).predict_dist(X)
     assert isinstance(predicted, ForeignDistribution)
     assert predicted.quantile(0.9).shape == (len(X),)

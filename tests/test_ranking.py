@@ -1,4 +1,4 @@
-"""anchormoe-bench rank: from a class in a file at hand to its place among all methods."""
+"""The command rank: a class in a file of the current folder gets its rank among all methods."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anchormoe import cli
-from anchormoe.run import store
+from anchormoe.running import store
 
 CLASS = """
 import numpy as np
@@ -30,10 +30,10 @@ def write_class(folder: Path, value: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's working folder with a class in it."""
+    """Make a user's working folder with a class in it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # two versions within a second would share the file
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # two versions within a second would share the cached file
     write_class(tmp_path, "y.mean()")
     return tmp_path
 
@@ -79,7 +79,7 @@ def test_a_class_that_was_changed_is_run_anew(folder: Path, capsys: pytest.Captu
         (["mdn"], "received mdn"),
         (["dataset=yacht"], "received dataset=yacht"),
         (["at_hand.Missing"], "module 'at_hand' has no attribute 'Missing'"),
-        (["at_hand.Constant", "+method.params.depth=3"], "at_hand.Constant has no depth"),
+        (["at_hand.Constant", "method.params.depth=3"], "at_hand.Constant has no depth"),
     ],
 )
 def test_a_mistake_is_one_line(

@@ -8,7 +8,7 @@ import pytest
 
 from anchormoe.cli import COMMANDS
 from anchormoe.commands.run import parse
-from anchormoe.run.runner import require_runnable
+from anchormoe.running.tasks import require_runnable
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -32,10 +32,20 @@ def test_python_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (tmp_path / "my_results" / "runs" / "yacht.jsonl").exists()
 
 
+@pytest.fixture
+def _houses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader's own dataset, as the pages describe it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf" / "dataset").mkdir(parents=True)
+    (tmp_path / "conf" / "dataset" / "houses.yaml").write_text("name: houses\npath: houses.csv\ntarget: price\n")
+    (tmp_path / "houses.csv").write_text("area,price\n" + "".join(f"{n},{n * n}\n" for n in range(50)))
+
+
+@pytest.mark.usefixtures("_houses")
 @pytest.mark.parametrize("line", COMMAND_LINES)
 def test_command_lines_are_understood(line: str) -> None:
     arguments = shlex.split(line, comments=True)
-    if arguments[0] in COMMANDS or arguments == ["--help"]:
+    if arguments[0] in COMMANDS or "--help" in arguments or "--cfg" in arguments:
         return
     jobs = parse(arguments)
     assert jobs

@@ -1,4 +1,4 @@
-"""Fits that are made once for several rows."""
+"""Fits that several rows share are made once."""
 
 import itertools
 import time

@@ -5,7 +5,14 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from anchormoe.report.statistics import paired_test, rank_test
+from anchormoe.report.statistics import (
+    chi_squared_tail,
+    friedman_p_value,
+    paired_test,
+    rank_test,
+    studentized_range_quantile,
+    two_sided_t,
+)
 
 
 def test_without_overlap_the_paired_test_is_the_ordinary_one() -> None:
@@ -57,6 +64,34 @@ def test_ranks_friedman_and_the_critical_distance() -> None:
     assert result.p_value == pytest.approx(stats.friedmanchisquare(*scores.to_numpy().T).pvalue)
     # Demsar (2006), table 5a: q_0.05 = 2.728 for five methods
     assert result.critical_distance == pytest.approx(2.728 * np.sqrt(5 * 6 / (6 * 9)), rel=1e-3)
+
+
+@pytest.mark.parametrize("df", [1, 2, 3, 4, 19, 20, 179])
+def test_tails_agree_with_scipy(df: int) -> None:
+    for t in (0.0, 0.1, -1.0, 2.093, -3.883, 6.0):
+        assert two_sided_t(t, df) == pytest.approx(2 * stats.t.sf(abs(t), df), rel=1e-9, abs=1e-14)
+    for x in (0.0, 0.3, 1.0, 3.84, 20.0, 150.0):
+        assert chi_squared_tail(x, df) == pytest.approx(stats.chi2.sf(x, df), rel=1e-9, abs=1e-300)
+    assert two_sided_t(np.inf, df) == pytest.approx(0, abs=1e-14)
+    assert np.isnan(two_sided_t(np.nan, df))
+
+
+@pytest.mark.parametrize("num_values", [2, 4, 1000])
+def test_friedman_agrees_with_scipy_ties_included(num_values: int) -> None:
+    scores = np.random.default_rng(num_values).integers(num_values, size=(9, 6)).astype(float)
+    ranks = pd.DataFrame(scores).rank(axis=1).to_numpy()
+    assert friedman_p_value(ranks) == pytest.approx(stats.friedmanchisquare(*scores.T).pvalue, rel=1e-9)
+
+
+def test_methods_that_are_all_tied_are_not_told_apart() -> None:
+    assert rank_test(pd.DataFrame(np.ones((4, 3)))).p_value == 1.0
+
+
+@pytest.mark.parametrize("k", [3, 5, 16, 40])
+@pytest.mark.parametrize("probability", [0.9, 0.95, 0.99])
+def test_the_studentized_range_agrees_with_scipy(k: int, probability: float) -> None:
+    expected = stats.studentized_range.ppf(probability, k, np.inf)
+    assert studentized_range_quantile(probability, k) == pytest.approx(expected, rel=1e-6)
 
 
 def test_nemenyi_agrees_with_scikit_posthocs() -> None:

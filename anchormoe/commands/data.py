@@ -1,4 +1,4 @@
-"""`anchormoe-bench data`: list the datasets with their state and hazards, or fetch their originals."""
+"""The command `anchormoe-bench data`: list the datasets with their state and hazards, or fetch their originals."""
 
 import os
 
@@ -6,11 +6,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from anchormoe.data import catalogue as datasets
-from anchormoe.data.catalogue import DATASETS, DatasetInfo
-from anchormoe.data.containers import ContainerError, verified_table
-from anchormoe.data.dataset import embedded_table, select
+from anchormoe.data.catalogue import DatasetInfo, catalogue, info, raise_unknown
+from anchormoe.data.dataset import load
 from anchormoe.data.download import CACHE_VARIABLE, cache_folder, cached_path, fetch
+from anchormoe.data.formats import ContainerError, verified_table
 from anchormoe.data.hazards import find_hazards
 from anchormoe.errors import UserError
 
@@ -34,7 +33,7 @@ def main(args: list[str]) -> int:
     elif command == "fetch":
         _fetch(rest, console)
     else:
-        datasets.raise_unknown("data command", command, ("list", "fetch"))
+        raise_unknown("data command", command, ("list", "fetch"))
     return 0
 
 
@@ -48,11 +47,12 @@ def _print_datasets(console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.add_column("dataset", no_wrap=True)
     table.add_column("rows x\nfeatures", justify="right", no_wrap=True)
-    longest = max(len(name) for dataset in DATASETS.values() for name in dataset.variants)
+    datasets = catalogue()
+    longest = max(len(name) for dataset in datasets.values() for name in dataset.variants)
     table.add_column("variants", max_width=longest, overflow="fold")
     for heading in ("source", "where: verified", "hazards"):
         table.add_column(heading, overflow="fold")  # a narrow terminal wraps, nothing is cut off
-    for dataset in DATASETS.values():
+    for dataset in datasets.values():
         table.add_row(*_row(dataset))
     console.print(table)
     console.print("Rows, features and hazards are those of the first variant. Licences and citations: data/README.md")
@@ -64,17 +64,18 @@ def _print_datasets(console: Console) -> None:
 
 
 def _row(dataset: DatasetInfo) -> list[str]:
-    source = f"{_home(dataset)}\n{dataset.licence}"
+    source = "\n".join(part for part in (dataset.path or _home(dataset), dataset.licence) if part)
     variants = ", ".join(dataset.variants)
+    kind = "embedded" if dataset.path is None else "file"
     state = []
     try:
-        default = select(dataset, embedded_table(dataset))
-        state.append("embedded: yes")
+        default = load(dataset)
+        state.append(f"{kind}: yes")
         shape = f"{default.X.shape[0]} x {default.X.shape[1]}"
-        hazards = "\n".join(find_hazards(default).describe()) or "none"
-    except UserError:
-        state.append("embedded: NO")
-        shape, hazards = "?", "?"
+        hazards = "\n".join(find_hazards(dataset, default).describe()) or "none"
+    except UserError as error:
+        state.append(f"{kind}: NO")
+        shape, hazards = "?", str(error) if dataset.path else "?"
     cached = cached_path(dataset)
     if cached is not None:
         try:
@@ -86,8 +87,10 @@ def _row(dataset: DatasetInfo) -> list[str]:
 
 
 def _home(dataset: DatasetInfo) -> str:
-    number = next(part for part in dataset.homepage.split("/") if part.isdigit())
-    return f"{'OpenML' if 'openml' in dataset.homepage else 'UCI'} {number}"
+    """Return the repository and the dataset's number there, or the whole address where it has none."""
+    number = next((part for part in dataset.homepage.split("/") if part.isdigit()), None)
+    repository = "OpenML" if "openml" in dataset.homepage else "UCI"
+    return dataset.homepage if number is None else f"{repository} {number}"
 
 
 def _fetch(args: list[str], console: Console) -> None:
@@ -96,12 +99,14 @@ def _fetch(args: list[str], console: Console) -> None:
     for argument in args:
         key, equals, value = argument.partition("=")
         if not equals:
-            chosen.append(datasets.info(argument))
+            chosen.append(info(argument))
         elif key == "data.mirror":
             mirror = value or None
         else:
-            datasets.raise_unknown("setting of data fetch", key, ("data.mirror",))
-    for dataset in chosen or DATASETS.values():
+            raise_unknown("setting of data fetch", key, ("data.mirror",))
+    for dataset in chosen or [dataset for dataset in catalogue().values() if dataset.path is None]:
+        if dataset.path is not None:
+            raise UserError(f"dataset {dataset.name!r} is read from {dataset.path}, there is nothing to fetch")
         fetched = fetch(dataset, mirror=mirror)
         kind = "the original file" if fetched.is_original else "another container, same values"
         state = "already cached" if fetched.address == str(fetched.path) else f"from {fetched.address}"

@@ -1,26 +1,23 @@
-"""`anchormoe-bench rank package.module.Class`: a regressor of yours on all nine datasets, ranked among all methods."""
+"""The command `anchormoe-bench rank package.module.Class`: run a regressor on all datasets and rank it."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pandas as pd
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from anchormoe.commands.rows import comparison_rows, stored_rows
 from anchormoe.commands.run import parse, report_failures, run_jobs
-from anchormoe.commands.tables import comparison_rows
 from anchormoe.config.schema import RANKING_EXPERIMENT
+from anchormoe.distributions.scores import METRICS, ranked
 from anchormoe.errors import UserError
 from anchormoe.report import comparison, published
 
-HELP = """anchormoe-bench rank package.module.Class [+method.params.NAME=VALUE ...] [workers=auto] [results_dir=results]
+HELP = """anchormoe-bench rank package.module.Class [method.params.NAME=VALUE ...] [workers=auto] [results_dir=results]
 
 Runs a regressor of yours on the nine datasets, 20 splits each, and ranks it among all methods that were run. Stop it
 and the same command goes on. The file it is in may lie in this folder. What the class must have: docs/your-method.md"""
-
-SHORT = {"nll_y": "NLL", "crps_y": "CRPS", "rmse_y": "RMSE"}
 
 
 def main(arguments: list[str]) -> int:
@@ -36,8 +33,8 @@ def main(arguments: list[str]) -> int:
     console = Console()
     jobs = parse([f"experiment={RANKING_EXPERIMENT}", f"method={path}", *settings])
     exit_code = report_failures(run_jobs(jobs, console), console)
-    rows = comparison_rows(Path(jobs[0].results_dir))
-    ranks = {metric: comparison.means(rows, metric).rank(axis=1) for metric in comparison.RANKED}
+    rows = comparison_rows(stored_rows(jobs[0].results_dir, beside_shipped=True))
+    ranks = {metric.name: comparison.means(rows, metric.name).rank(axis=1) for metric in ranked()}
     if path not in ranks["nll_y"]:
         needed = published.NUM_SPLITS * len(published.DATASETS)
         console.print(
@@ -59,7 +56,7 @@ def average_ranks(ranks: dict[str, pd.DataFrame], path: str) -> Table:
     )
     table.add_column("method")
     for metric in ranks:
-        table.add_column(SHORT[metric], justify="right")
+        table.add_column(METRICS[metric].label, justify="right")
     for method, values in average.loc[average.mean(axis=1).sort_values(kind="stable").index].iterrows():
         style = "bold" if method == path else ""
         table.add_row(comparison.heading(str(method)), *(f"{value:.1f}" for value in values), style=style)
@@ -71,7 +68,7 @@ def by_dataset(rows: pd.DataFrame, ranks: dict[str, pd.DataFrame], path: str) ->
     table.add_column("dataset")
     means = {metric: comparison.means(rows, metric)[path] for metric in ranks}
     for metric in ranks:
-        table.add_column(SHORT[metric], justify="right")
+        table.add_column(METRICS[metric].label, justify="right")
         table.add_column("rank", justify="right")
     for dataset in published.DATASETS:
         cells = [(f"{means[metric][dataset]:.4g}", f"{ranks[metric][path][dataset]:.0f}") for metric in ranks]

@@ -1,65 +1,146 @@
-"""Hydra to plain objects: compose, validate, convert; every mistake of the user's becomes one clear line."""
+"""Configurations from command lines: Hydra composes them, sweeps are expanded, mistakes become one clear line."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-import os
+import itertools
 import re
-import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-import hydra
-from hydra.core.config_store import ConfigStore
-from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
 from anchormoe.config.schema import ABLATIONS, JobConfig
+from anchormoe.data.catalogue import catalogue
 from anchormoe.errors import UserError
 from anchormoe.paths import shipped
 
-GROUPS = ("dataset", "method", "protocol", "anchor", "model", "ablation", "experiment")
+GROUPS = ("dataset", "protocol", "anchor", "model", "method", "ingredient", "ablation", "experiment")
+# Keys below these are parameters of other libraries, which the schema cannot know.
+_OPEN_KEYS = ("method.params.", "anchor.params.", "anchor.members.")
+
+
+def choices(group: str) -> list[str]:
+    """Return what can be chosen in a config group: the shipped files and those of the current folder's conf/."""
+    folders = [shipped("conf") / group, Path("conf") / group]
+    return sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
 
 
 def jobs(overrides: Sequence[str]) -> list[JobConfig]:
-    """The configurations a command line asks for: one, or as many as a sweep has.
+    """Return the configurations a command line asks for: one, or as many as a sweep has."""
+    return [to_job(config, combination) for combination, config in composed(overrides)]
 
-    Hydra calls the function it decorates once per job; ours only collects, so that all jobs can be run together.
-    """
-    collected: list[DictConfig] = []
+
+def composed(overrides: Sequence[str]) -> Iterator[tuple[list[str], Any]]:
+    """Compose every combination of the sweep, as OmegaConf nodes with the overrides that made them."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.config_store import ConfigStore
+
+    catalogue()  # a mistake in a dataset's file is reported with its name, before Hydra meets it
     ConfigStore.instance().store(name="schema", node=JobConfig)
-
-    @hydra.main(version_base="1.3", config_path=str(shipped("conf")), config_name="config")
-    def collect(config: DictConfig) -> None:
-        collected.append(config)
-
-    with tempfile.TemporaryDirectory() as scratch:  # Hydra insists on writing a sweep's multirun.yaml somewhere
-        os.environ["ANCHORMOE_SCRATCH"] = scratch
-        os.environ["HYDRA_FULL_ERROR"] = "1"  # raise, so that we may say it in one line
-        try:
-            with _arguments(overrides):
-                collect()
-            # Converted only now: Hydra's task runner would add a line of its own to an error.
-            return [to_job(config) for config in collected]
-        except (HydraException, OmegaConfBaseException, ValueError) as error:  # Hydra checks some values by ValueError
-            raise UserError(explain(error, overrides)) from error
-        except SystemExit as exit:  # Hydra has answered by itself, --help for instance
-            if exit.code:
-                raise
-            return []
+    arguments = [spelled for argument in overrides for spelled in _spell_out(argument)]
+    with initialize_config_dir(str(shipped("conf")), version_base="1.3"):
+        for combination in _combinations(arguments):
+            with _one_line(combination):
+                config = compose("config", overrides=[*combination, *_searchpath()])
+            yield combination, config
 
 
-def to_job(config: DictConfig) -> JobConfig:
-    """The validated dataclass; keys that slipped past the schema with `+` are refused."""
-    job = OmegaConf.to_object(config)
+def _searchpath() -> list[str]:
+    """Return the override with which Hydra also finds the user's files, those in the current folder's conf/."""
+    folder = Path("conf").absolute()
+    if not folder.is_dir() or folder == shipped("conf"):
+        return []
+    quoted = f"file://{folder}".replace("\\", "\\\\").replace("'", "\\'")
+    return [f"hydra.searchpath=['{quoted}']"]
+
+
+def to_job(config: Any, overrides: Sequence[str] = ()) -> JobConfig:
+    """Convert to the validated dataclass; keys that slipped past the schema with `+` are refused."""
+    from omegaconf import OmegaConf
+
+    with _one_line(overrides):
+        job = OmegaConf.to_object(config)
     assert isinstance(job, JobConfig)
     _refuse_unknown_keys(config, job, "")
     if job.ablation not in ABLATIONS:
         raise UserError(f"ablation must be one of {', '.join(ABLATIONS)}, received {job.ablation}")
     return job
+
+
+def _spell_out(argument: str) -> list[str]:
+    """Write the short forms of the command line as Hydra's.
+
+    anchor=package.Class means anchor=sklearn anchor.target=package.Class, method=package.Class likewise, and target= is
+    method.target=; splits=1,3 is a list, not a sweep; a list of choices is a sweep; parameters need no `+`.
+    """
+    key, equals, value = argument.partition("=")
+    if not equals or not key:
+        raise UserError(f"arguments must look like key=value, received {argument!r}")
+    if key in ("anchor", "method") and "." in value:
+        return [f"{key}=sklearn", f"{key}.target={value}"]
+    if key == "target":
+        key = "method.target"
+    if key in GROUPS and value[:1] == "[" and value[-1:] == "]":
+        value = value[1:-1]
+    quoted = value[:1] in ("'", '"')
+    if not quoted and ((key == "splits" and "," in value) or not value.isascii()):
+        value = "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    if key.startswith(_OPEN_KEYS):
+        key = f"++{key}"
+    return [f"{key}={value}"]
+
+
+def _combinations(arguments: Sequence[str]) -> Iterator[list[str]]:
+    """Expand sweeps, those of the command line and those of the experiment it names."""
+    parsed = _parsed(arguments)
+    named = {override.key_or_group for override in parsed}
+    experiment = next((str(override.value()) for override in parsed if override.key_or_group == "experiment"), None)
+    if experiment is not None:
+        sweep = _sweep_of(experiment)
+        parsed = [*_parsed([f"{key}={value}" for key, value in sweep.items() if key not in named]), *parsed]
+    lists = [
+        [f"{override.input_line.partition('=')[0]}={value}" for value in override.sweep_string_iterator()]
+        if override.is_sweep_override()
+        else [override.input_line]
+        for override in parsed
+    ]
+    for combination in itertools.product(*lists):
+        yield list(combination)
+
+
+def _sweep_of(experiment: str) -> dict[str, str]:
+    from omegaconf import OmegaConf
+
+    paths = [folder / "experiment" / f"{experiment}.yaml" for folder in (shipped("conf"), Path("conf"))]
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        raise UserError(_unknown_choice("experiment", experiment, choices("experiment")))
+    content: Any = OmegaConf.to_container(OmegaConf.load(path))
+    return {key: str(value) for key, value in content.get("sweep", {}).items()}
+
+
+def _parsed(arguments: Sequence[str]) -> list[Any]:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    with _one_line(arguments):
+        return OverridesParser.create().parse_overrides(list(arguments))
+
+
+class _one_line:
+    """A context that turns exceptions of Hydra and OmegaConf into a UserError."""
+
+    def __init__(self, overrides: Sequence[str]) -> None:
+        self.overrides = overrides
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        from hydra.errors import HydraException
+        from omegaconf.errors import OmegaConfBaseException
+
+        if isinstance(error, HydraException | OmegaConfBaseException | ValueError):
+            raise UserError(explain(error, self.overrides)) from None
 
 
 def _refuse_unknown_keys(config: Any, instance: Any, prefix: str) -> None:
@@ -73,27 +154,22 @@ def _refuse_unknown_keys(config: Any, instance: Any, prefix: str) -> None:
 
 
 def explain(error: Exception, overrides: Sequence[str]) -> str:
-    """One line: the key, what was required, what was received, the nearest valid name."""
+    """Describe an error in one line: the key, what was required, what was received, the nearest valid name."""
+    from hydra.errors import MissingConfigException, OverrideParseException
+
     if isinstance(error, MissingConfigException):
         group, _, choice = (error.missing_cfg_file or "").rpartition("/")
-        return _unknown_choice(group or "config", choice, error.options or [])
+        return _unknown_choice(group or "config", choice, choices(group) or error.options or [])
     if isinstance(error, OverrideParseException):
         return f"arguments must look like key=value, received {error.override!r}"
-    malformed = next((item for item in overrides if item.startswith("=")), None)
-    if malformed:
-        return f"arguments must look like key=value, received {malformed!r}"
     if "Config group override must be a string" in str(error):
         argument = next((item for item in overrides if item.partition("=")[0] in GROUPS), "")
         return f"{argument.partition('=')[0]} must be a name, received {argument.partition('=')[2]}"
-    if "Ambiguous value" in str(error):
-        argument = next((item for item in overrides if "," in item), "")
-        return f"one value per key, received {argument}; add -m to run every combination"
-    cause = error.__cause__ or error
-    text = " ".join(str(cause).split())
+    text = " ".join(str(error.__cause__ or error).split())
     override = next((item for item in overrides if "=" in item and item.split("=")[0].lstrip("+~") in str(error)), "")
     key, _, value = override.lstrip("+~").partition("=")
-    if "not in" in text or "not in struct" in text or "Could not override" in text:
-        return _unknown(key or _quoted(text), list(_schema_keys(JobConfig)) + list(GROUPS))
+    if "not in" in text or "Could not override" in text:
+        return _unknown(key or _quoted(text), [*schema_keys(JobConfig), *GROUPS])
     full_key = re.search(r"full_key: (\S+)", text)
     message = re.split(r" full_key: | object_type=", text)[0]
     return f"{(full_key.group(1) if full_key else key) or 'configuration'}: {message}" + (
@@ -118,24 +194,10 @@ def _unknown_choice(group: str, choice: str, options: Sequence[str]) -> str:
     return f"{group} must be one of {', '.join(sorted(options))}, received {choice}{hint}"
 
 
-def _schema_keys(schema: type, prefix: str = "") -> Iterator[str]:
+def schema_keys(schema: type, prefix: str = "") -> Iterator[str]:
+    """List the keys of a configuration, nested ones with dots."""
     for field in dataclasses.fields(schema):
         yield prefix + field.name
         nested = field.default_factory
         if dataclasses.is_dataclass(nested):
-            yield from _schema_keys(nested, f"{prefix}{field.name}.")  # type: ignore[arg-type]
-
-
-class _arguments:
-    """Hydra reads sys.argv; give it ours for as long as it runs."""
-
-    def __init__(self, overrides: Sequence[str]) -> None:
-        # Between key=value arguments Hydra's parser does not take a flag; where it stands makes no difference.
-        self.overrides = sorted(overrides, key=lambda argument: argument not in ("-m", "--multirun"))
-
-    def __enter__(self) -> None:
-        self.saved = sys.argv
-        sys.argv = ["anchormoe-bench", *self.overrides]
-
-    def __exit__(self, *exception: object) -> None:
-        sys.argv = self.saved
+            yield from schema_keys(nested, f"{prefix}{field.name}.")  # type: ignore[arg-type]

@@ -1,327 +1,219 @@
-"""The nine datasets: where they come from, what their tables look like, which columns are features and target.
+"""The catalogue of datasets: their sources, their tables, and which columns are features and target.
 
-Every dataset is one canonical float64 table with all features and all targets, in the column order of the original
-file (power: the five sheets stacked). `content_sha256` is the hash of that table, see `containers.content_sha256`.
+Each is described by one file `conf/dataset/<name>.yaml`, shipped with the package or written by the user in the
+current folder. A shipped dataset is one canonical float64 table with all features and all targets, in the column order
+of the original file (power: the five sheets stacked).
 """
 
+import dataclasses
 import difflib
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import NoReturn
+import functools
+import types
+import typing
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import yaml
 
 from anchormoe.errors import UserError
+from anchormoe.paths import shipped
 
-_UCI = "https://archive.ics.uci.edu/static/public"
-_UCI_OLD = "https://archive.ics.uci.edu/ml/machine-learning-databases"
-_OPENML = "https://www.openml.org/data"
-_EVIDENTIAL = (
-    "https://raw.githubusercontent.com/aamini/evidential-deep-learning/"
-    "a088a92a3b63cc918a332585be14e77d64b25764/neurips2020/data/uci"
-)
-_CC_BY = "CC BY 4.0"
+USER_FOLDER = Path("conf/dataset")  # in the current folder
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is ten times as fast
 
 
-@dataclass(frozen=True)
+@dataclass
 class Variant:
-    """One learning task on the table: feature columns, target column, and rows [start, stop) where not all."""
+    """One learning task on the table."""
 
-    features: tuple[str, ...]
-    target: str
-    rows: tuple[int, int] | None = None
+    target: str = ""
+    features: list[str] = field(default_factory=list)  # empty: all columns but the target
+    rows: list[int] | None = None  # [start, stop); None means all rows
+
+    def __post_init__(self) -> None:
+        is_range = self.rows is None or (len(self.rows) == 2 and 0 <= self.rows[0] < self.rows[1])
+        _require(self.target != "", "target must name the column to predict, received none")
+        _require(self.target not in self.features, f"features must not include the target, received {self.target!r}")
+        _require(is_range, f"rows must be the first row and the one after the last, received {self.rows}")
+
+    def feature_names(self, columns: Sequence[str]) -> list[str]:
+        """Return the feature columns of a table with these columns."""
+        return self.features or [column for column in columns if column != self.target]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass
 class DatasetInfo:
-    """What is known about one dataset before it is read. The first variant is the default."""
+    """The description of one dataset before it is read, and which part of it a run uses.
 
-    name: str
-    title: str
-    file_name: str  # of the original, as a mirror folder holds it
-    archive_member: str  # the original's name inside its home's zip archive
-    columns: tuple[str, ...]
-    rows: int
-    variants: dict[str, Variant]
-    urls: tuple[str, ...]  # tried in this order
-    homepage: str
-    licence: str
-    citation: str
-    content_sha256: str
-    original_sha256: str
-    original_bytes: int
+    A dataset names its `target`, or several `variants` of which the first is the default. This class is also the schema
+    of the dataset in Hydra's configuration.
+    """
+
+    name: str = ""
+    title: str = ""
+    path: str | None = None  # the user's file; None means data/<name>.csv.xz, which ships with the package
+    target: str = ""
+    features: list[str] = field(default_factory=list)  # empty: all columns but the target
+    variants: dict[str, Variant] = field(default_factory=dict)
+    columns: list[str] = field(default_factory=list)  # empty: the names in the file's heading
+    rows: int | None = None
+    homepage: str = ""
+    licence: str = ""
     licence_note: str = ""
+    citation: str = ""
+    urls: list[str] = field(default_factory=list)  # addresses of the original, tried in this order
+    file_name: str = ""  # name of the original in a mirror folder
+    archive_member: str = ""  # the original's name inside its home's zip archive
+    content_sha256: str | None = None  # hash of the table by `formats.content_sha256`; verified when stated
+    original_sha256: str = ""
+    original_bytes: int = 0
+    variant: str | None = None  # chosen for a run; None means the protocol's choice, else the first
+    subsample: int | None = None  # rows drawn once, before the outer splits
+
+    def __post_init__(self) -> None:
+        if self.target:
+            standard = {"standard": Variant(self.target, self.features)}
+            self.variants = self.variants or standard
+            _require(self.variants == standard, "target and features must be left out where variants have theirs")
 
     @property
     def default_variant(self) -> str:
+        _require(bool(self.variants), f"target of dataset {self.name!r} must name the column to predict, received none")
         return next(iter(self.variants))
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Columns that some variant predicts, each once."""
+        """Return the columns that some variant predicts, each once."""
         return tuple(dict.fromkeys(variant.target for variant in self.variants.values()))
 
-    def variant(self, name: str | None) -> tuple[str, Variant]:
-        """(name, variant) for a variant name, or the default for None."""
-        chosen = self.default_variant if name is None else name
+    def choose_variant(self, name: str | None = None) -> tuple[str, Variant]:
+        """Return the name and description of a variant: the named one, else the chosen one, else the first."""
+        chosen = name or self.variant or self.default_variant
         if chosen not in self.variants:
             raise_unknown(f"variant of dataset {self.name!r}", chosen, self.variants)
         return chosen, self.variants[chosen]
 
 
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise UserError(message)
+
+
 def raise_unknown(kind: str, received: str, existing: Iterable[str]) -> NoReturn:
-    """One line that names what exists and, where there is one, the nearest name."""
+    """Raise one line that names what exists and, where there is one, the nearest name."""
     names = list(existing)
-    near = difflib.get_close_matches(received, names, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = _hint(received, names)
     raise UserError(f"unknown {kind}: expected one of {', '.join(names)}, received {received!r}{hint}")
 
 
+def catalogue() -> dict[str, DatasetInfo]:
+    """Return all datasets by name: the shipped ones, then those described in `conf/dataset` of the current folder."""
+    datasets = dict(_shipped_datasets())
+    for path in sorted(USER_FOLDER.glob("*.yaml")):
+        if path.stem not in datasets:
+            datasets[path.stem] = _read(path)
+        elif _text(path) != _text(_shipped_path(path.stem)):
+            raise UserError(f"{path}: a dataset {path.stem!r} ships with the package; rename the file and its name")
+    return datasets
+
+
 def info(name: str) -> DatasetInfo:
-    if name not in DATASETS:
-        raise_unknown("dataset", name, DATASETS)
-    return DATASETS[name]
+    """Return the description of the dataset of this name."""
+    datasets = catalogue()
+    if name not in datasets:
+        raise_unknown("dataset", name, datasets)
+    return datasets[name]
 
 
-def _standard(columns: tuple[str, ...], target: str) -> dict[str, Variant]:
-    return {"standard": Variant(tuple(column for column in columns if column != target), target)}
+def is_shipped(dataset: DatasetInfo) -> bool:
+    """Tell whether this is the description of a shipped dataset; the chosen variant and the subsample may differ."""
+
+    def description(entry: DatasetInfo) -> DatasetInfo:
+        return dataclasses.replace(entry, variant=None, subsample=None)
+
+    found = _shipped_datasets().get(dataset.name)
+    return found is not None and description(found) == description(dataset)
 
 
-def _names(line: str) -> tuple[str, ...]:
-    return tuple(line.split())
+def _shipped_path(name: str) -> Path:
+    return shipped("conf") / "dataset" / f"{name}.yaml"
 
 
-_BOSTON = _names("CRIM ZN INDUS CHAS NOX RM AGE DIS RAD TAX PTRATIO B LSTAT MEDV")
-_CONCRETE = _names(
-    "cement blast_furnace_slag fly_ash water superplasticizer coarse_aggregate fine_aggregate age compressive_strength"
-)
-_ENERGY = _names("X1 X2 X3 X4 X5 X6 X7 X8 Y1 Y2")
-_KIN8NM = _names("theta1 theta2 theta3 theta4 theta5 theta6 theta7 theta8 y")
-_NAVAL = _names("lp v GTT GTn GGn Ts Tp T48 T1 T2 P48 P1 P2 Pexh TIC mf compressor_decay turbine_decay")
-_POWER = _names("AT V AP RH PE")
-_POWER_SHEET_ROWS = 9568
-_PROTEIN = _names("RMSD F1 F2 F3 F4 F5 F6 F7 F8 F9")
-_WINE = _names(
-    "fixed_acidity volatile_acidity citric_acid residual_sugar chlorides free_sulfur_dioxide total_sulfur_dioxide "
-    "density pH sulphates alcohol quality"
-)
-_YACHT = _names(
-    "buoyancy_position prismatic_coefficient length_displacement_ratio beam_draught_ratio length_beam_ratio "
-    "froude_number residuary_resistance"
-)
+@functools.cache
+def _shipped_datasets() -> dict[str, DatasetInfo]:
+    return {path.stem: _read(path) for path in sorted(_shipped_path("").parent.glob("*.yaml"))}
 
-_ALL = (
-    DatasetInfo(
-        name="boston",
-        title="Boston Housing",
-        file_name="housing.data",
-        archive_member="housing.data",
-        columns=_BOSTON,
-        rows=506,
-        variants=_standard(_BOSTON, "MEDV"),
-        urls=(f"{_OPENML}/download/52643/boston.arff", f"{_UCI_OLD}/housing/housing.data"),
-        homepage="https://www.openml.org/d/531",
-        licence="public domain",
-        citation=(
-            "Harrison, D. and Rubinfeld, D. L. (1978). Hedonic prices and the demand for clean air. "
-            "Journal of Environmental Economics and Management 5, 81-102."
-        ),
-        content_sha256="bb9509cda8e4107522d803c47bc5a4eac484e7f2a6cea61da0dafadd510944a6",
-        original_sha256="baadf72995725d76efe787b664e1f083388c79ba21ef9a7990d87f774184735a",
-        original_bytes=49082,
-    ),
-    DatasetInfo(
-        name="concrete",
-        title="Concrete Compressive Strength",
-        file_name="Concrete_Data.xls",
-        archive_member="Concrete_Data.xls",
-        columns=_CONCRETE,
-        rows=1030,
-        variants=_standard(_CONCRETE, "compressive_strength"),
-        urls=(
-            f"{_UCI}/165/concrete+compressive+strength.zip",
-            f"{_UCI_OLD}/concrete/compressive/Concrete_Data.xls",
-            f"{_EVIDENTIAL}/concrete/Concrete_Data.xls",
-        ),
-        homepage="https://archive.ics.uci.edu/dataset/165/concrete+compressive+strength",
-        licence=_CC_BY,
-        citation=(
-            "Yeh, I-C. (1998). Concrete Compressive Strength [dataset]. UCI Machine Learning Repository. "
-            "https://doi.org/10.24432/C5PK67"
-        ),
-        content_sha256="d49cbc4224db2ce0ee37c13f5327d6bf877d4c34e838aaf75b1acc835eb0d45c",
-        original_sha256="710076c66b9ca3f8050e7942f3dcbdbe04013534daeb0077ffd3079a52d8e0c4",
-        original_bytes=124928,
-    ),
-    DatasetInfo(
-        name="energy",
-        title="Energy Efficiency",
-        file_name="ENB2012_data.xlsx",
-        archive_member="ENB2012_data.xlsx",
-        columns=_ENERGY,
-        rows=768,
-        variants={"heating": Variant(_ENERGY[:8], "Y1"), "cooling": Variant(_ENERGY[:8], "Y2")},
-        urls=(
-            f"{_UCI}/242/energy+efficiency.zip",
-            f"{_UCI_OLD}/00242/ENB2012_data.xlsx",
-            f"{_EVIDENTIAL}/energy-efficiency/ENB2012_data.xlsx",
-        ),
-        homepage="https://archive.ics.uci.edu/dataset/242/energy+efficiency",
-        licence=_CC_BY,
-        citation=(
-            "Tsanas, A. and Xifara, A. (2012). Energy Efficiency [dataset]. UCI Machine Learning Repository. "
-            "https://doi.org/10.24432/C51307"
-        ),
-        content_sha256="f7be4db03a91756968016d8cdfc0bb16ef4e592d4f1b7b4f511e3c1656186345",
-        original_sha256="0089fcffc1415e41e2ff63730cca5280efe54fc43d722dfde1b0aaa808e35dc4",
-        original_bytes=76189,
-    ),
-    DatasetInfo(
-        name="kin8nm",
-        title="Kinematics of an 8-link robot arm (8nm)",
-        file_name="kin8nm.csv",
-        archive_member="kin8nm.csv",
-        columns=_KIN8NM,
-        rows=8192,
-        variants=_standard(_KIN8NM, "y"),
-        urls=(
-            f"{_OPENML}/download/3626/dataset_2175_kin8nm.arff",
-            f"{_OPENML}/get_csv/3626/dataset_2175_kin8nm.arff",
-            f"{_EVIDENTIAL}/kin8nm/dataset_2175_kin8nm.csv",
-        ),
-        homepage="https://www.openml.org/d/189",
-        licence="public",
-        citation=(
-            "Rasmussen, C. E., Neal, R. M., Hinton, G. E., van Camp, D., Revow, M., Ghahramani, Z., Kustra, R. and "
-            "Tibshirani, R. (1996). The DELVE manual. University of Toronto."
-        ),
-        content_sha256="7fc9a2bc410a0bd53d388d0fbc9433c2ba3dce778946a8d52c741bf68e669986",
-        original_sha256="7b9bf0301ac936d88122557a151e1ba8f1ebc278fcf46d9f3c6d462debdbc8ad",
-        original_bytes=1130529,
-    ),
-    DatasetInfo(
-        name="naval",
-        title="Condition Based Maintenance of Naval Propulsion Plants",
-        file_name="naval-data.txt",
-        archive_member="data.txt",
-        columns=_NAVAL,
-        rows=11934,
-        variants={
-            "compressor": Variant(_NAVAL[:16], "compressor_decay"),
-            "turbine": Variant(_NAVAL[:16], "turbine_decay"),
-            # The published ablations gave the other target to the model as a 17th input.
-            "turbine_with_compressor": Variant(_NAVAL[:17], "turbine_decay"),
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise UserError(f"{path}: must be a readable text file, received: {error}") from None
+
+
+def _read(path: Path) -> DatasetInfo:
+    """Read the description in one file; a mistake in it is one line that names the file and the key."""
+    try:
+        content = yaml.load(_text(path), Loader=_LOADER)
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: must be YAML, received: {' '.join(str(error).split())}") from None
+    dataset = _build(DatasetInfo, content, f"{path}: ")
+    verifiable = dataset.content_sha256 is not None and dataset.rows is not None and bool(dataset.columns)
+    file_or_facts = "path must name the file with the table (or content_sha256, columns and rows must be stated)"
+    _require(dataset.name == path.stem, f"{path}: name must be {path.stem!r} like the file, received {dataset.name!r}")
+    _require(bool(dataset.variants), f"{path}: target must name the column to predict, received none")
+    _require(dataset.path is not None or verifiable, f"{path}: {file_or_facts}, received none")
+    return dataset
+
+
+Described = TypeVar("Described", DatasetInfo, Variant)
+
+
+def _build(kind: type[Described], content: Any, where: str) -> Described:
+    """Fill a dataclass from a YAML mapping, whose keys and types must be those of its fields."""
+    if not isinstance(content, dict):
+        raise UserError(f"{where}must be keys with values, received {content!r}")
+    fields = typing.get_type_hints(kind)
+    values = {}
+    for key, value in content.items():
+        if key not in fields:
+            raise UserError(f"{where}the key {key} does not exist{_hint(str(key), fields)}")
+        if fields[key] == dict[str, Variant] and isinstance(value, dict):
+            value = {str(name): _build(Variant, entry, f"{where}{key}.{name}: ") for name, entry in value.items()}
+        elif not _fits(value, fields[key]):
+            raise UserError(f"{where}{key} must be {_required(fields[key])}, received {value!r}")
+        values[key] = value
+    try:
+        return kind(**values)
+    except UserError as error:
+        raise UserError(f"{where}{error}") from None
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Tell whether a value read from YAML is of a field's type."""
+    if isinstance(kind, types.UnionType):
+        return any(_fits(value, option) for option in typing.get_args(kind))
+    if typing.get_origin(kind) is list:
+        return isinstance(value, list) and all(_fits(item, typing.get_args(kind)[0]) for item in value)
+    return type(value) is (typing.get_origin(kind) or kind)
+
+
+def _required(kind: Any) -> str:
+    """Say in words what a field's type requires."""
+    words: dict[Any, str] = {
+        **{str: "text", int: "a whole number", types.NoneType: "null"},
+        **{
+            list[str]: "a list of texts",
+            list[int]: "a list of two whole numbers",
+            dict[str, Variant]: "named variants",
         },
-        urls=(
-            f"{_UCI}/316/condition+based+maintenance+of+naval+propulsion+plants.zip",
-            f"{_UCI_OLD}/00316/UCI%20CBM%20Dataset.zip",
-            f"{_EVIDENTIAL}/naval/data.txt",
-        ),
-        homepage="https://archive.ics.uci.edu/dataset/316/condition+based+maintenance+of+naval+propulsion+plants",
-        licence=_CC_BY,
-        citation=(
-            "Coraddu, A., Oneto, L., Ghio, A., Savio, S., Anguita, D. and Figari, M. (2014). Condition Based "
-            "Maintenance of Naval Propulsion Plants [dataset]. UCI Machine Learning Repository. "
-            "https://doi.org/10.24432/C5K31K. Its authors ask to cite: Machine learning approaches for improving "
-            "condition-based maintenance of naval propulsion plants. Journal of Engineering for the Maritime "
-            "Environment. https://doi.org/10.1177/1475090214540874"
-        ),
-        licence_note="as UCI publishes it; the README of 2014 inside the archive prohibits commercial use",
-        content_sha256="19aa84ade8a9e155f667ed8b7b03945f8b6ef5c7698373dd62db9372681ac695",
-        original_sha256="de0ea69da1efaab8b9655ffed828547d10dd68c1fb8c6e0163e6a988def393a6",
-        original_bytes=3448926,
-    ),
-    DatasetInfo(
-        name="power",
-        title="Combined Cycle Power Plant",
-        file_name="Folds5x2_pp.xlsx",
-        archive_member="Folds5x2_pp.xlsx",
-        columns=_POWER,
-        rows=5 * _POWER_SHEET_ROWS,
-        # The sheets hold the same records in five orders: the published runs read Sheet1, the canonical UCI
-        # collection with its fixed index files is Sheet5.
-        variants={
-            f"sheet{k + 1}": Variant(_POWER[:4], "PE", (k * _POWER_SHEET_ROWS, (k + 1) * _POWER_SHEET_ROWS))
-            for k in range(5)
-        },
-        urls=(
-            f"{_UCI}/294/combined+cycle+power+plant.zip",
-            f"{_UCI_OLD}/00294/CCPP.zip",
-            f"{_EVIDENTIAL}/power-plant/Folds5x2_pp.xlsx",
-        ),
-        homepage="https://archive.ics.uci.edu/dataset/294/combined+cycle+power+plant",
-        licence=_CC_BY,
-        citation=(
-            "Tufekci, P. and Kaya, H. (2014). Combined Cycle Power Plant [dataset]. UCI Machine Learning Repository. "
-            "https://doi.org/10.24432/C5002N"
-        ),
-        content_sha256="91c8ac0bbceebd697323a7039462bbe95f4928492b53b71887785acd3bcf431f",
-        original_sha256="ccd490981db2a2f079963b3d9f0aea30d9d338900a0285428dfc6385396f4651",
-        original_bytes=2029440,
-    ),
-    DatasetInfo(
-        name="protein",
-        title="Physicochemical Properties of Protein Tertiary Structure",
-        file_name="CASP.csv",
-        archive_member="CASP.csv",
-        columns=_PROTEIN,
-        rows=45730,
-        variants=_standard(_PROTEIN, "RMSD"),
-        urls=(
-            f"{_UCI}/265/physicochemical+properties+of+protein+tertiary+structure.zip",
-            f"{_UCI_OLD}/00265/CASP.csv",
-            f"{_EVIDENTIAL}/protein/CASP.csv",
-        ),
-        homepage="https://archive.ics.uci.edu/dataset/265/physicochemical+properties+of+protein+tertiary+structure",
-        licence=_CC_BY,
-        citation=(
-            "Rana, P. (2013). Physicochemical Properties of Protein Tertiary Structure [dataset]. UCI Machine "
-            "Learning Repository. https://doi.org/10.24432/C5QW3H"
-        ),
-        content_sha256="80963873e80481e69ff2d3d409c5c94f6c9eedb3b755fa98d3c7974a25fd70ad",
-        original_sha256="4277cfcb4e91a181746cbc654f001b57951c9e6a80f4f795fdb5c807e0848f40",
-        original_bytes=3528710,
-    ),
-    DatasetInfo(
-        name="wine",
-        title="Wine Quality (red)",
-        file_name="winequality-red.csv",
-        archive_member="winequality-red.csv",
-        columns=_WINE,
-        rows=1599,
-        variants=_standard(_WINE, "quality"),
-        urls=(f"{_UCI}/186/wine+quality.zip", f"{_UCI_OLD}/wine-quality/winequality-red.csv"),
-        homepage="https://archive.ics.uci.edu/dataset/186/wine+quality",
-        licence=_CC_BY,
-        citation=(
-            "Cortez, P., Cerdeira, A., Almeida, F., Matos, T. and Reis, J. (2009). Wine Quality [dataset]. UCI Machine "
-            "Learning Repository. https://doi.org/10.24432/C56S3T"
-        ),
-        content_sha256="4577f1f5a2058dd2d62f1a7b5863ed36228923dc0b4c29e50873812b0c226f1d",
-        original_sha256="4a402cf041b025d4566d954c3b9ba8635a3a8a01e039005d97d6a710278cf05e",
-        original_bytes=84199,
-    ),
-    DatasetInfo(
-        name="yacht",
-        title="Yacht Hydrodynamics",
-        file_name="yacht_hydrodynamics.data",
-        archive_member="yacht_hydrodynamics.data",
-        columns=_YACHT,
-        rows=308,
-        variants=_standard(_YACHT, "residuary_resistance"),
-        urls=(
-            f"{_UCI}/243/yacht+hydrodynamics.zip",
-            f"{_UCI_OLD}/00243/yacht_hydrodynamics.data",
-            f"{_EVIDENTIAL}/yacht/yacht_hydrodynamics.data",
-        ),
-        homepage="https://archive.ics.uci.edu/dataset/243/yacht+hydrodynamics",
-        licence=_CC_BY,
-        citation=(
-            "Gerritsma, J., Onnink, R. and Versluis, A. (1981). Yacht Hydrodynamics [dataset]. UCI Machine Learning "
-            "Repository. https://doi.org/10.24432/C5XG7R"
-        ),
-        content_sha256="943d91022f920fd13f76e68e152b0700f3b5ac9a29c605bf66d92523cb0bd84c",
-        original_sha256="00dfecc0fc01ddd4c90b558a3ac11b246df8ebcfea130724223475a9a67f0ea1",
-        original_bytes=11487,
-    ),
-)
+    }
+    options = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    return " or ".join(words[option] for option in options)
 
-DATASETS: dict[str, DatasetInfo] = {entry.name: entry for entry in _ALL}
+
+def _hint(received: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(received, list(names), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else ""

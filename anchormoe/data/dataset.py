@@ -1,23 +1,26 @@
-"""Name -> verified table -> Dataset, from the copy in the package (`embedded`) or the public home (`download`)."""
+"""Datasets, read and verified: from the copy in the package, the public home, or a file of the user's."""
 
+import dataclasses
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from anchormoe.data import catalogue as datasets
-from anchormoe.data.catalogue import DatasetInfo
-from anchormoe.data.containers import ContainerError, verified_table
+from anchormoe.data.catalogue import DatasetInfo, raise_unknown
 from anchormoe.data.download import fetch
+from anchormoe.data.formats import ContainerError, content_sha256, read_table, require_content
 from anchormoe.errors import UserError
 from anchormoe.paths import shipped
 
 SOURCES = ("embedded", "download")
+MIN_ROWS = 40  # fewer leave only a handful to validate, calibrate and test on
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """One regression task in original units; rows in the order of the original file."""
+    """One regression task in original units; rows in the order of the file."""
 
     name: str
     variant: str
@@ -29,55 +32,98 @@ class Dataset:
 
 
 def load(
-    name: str,
+    info: DatasetInfo,
     *,
     variant: str | None = None,
     source: str = "embedded",
     mirror: str | None = None,
     cache_dir: Path | None = None,
 ) -> Dataset:
-    """Load a dataset, its content hash verified. `mirror` and `cache_dir` matter only to `source="download"`."""
-    dataset = datasets.info(name)
-    dataset.variant(variant)  # a wrong name should fail before anything is downloaded
-    if source == "embedded":
-        table = embedded_table(dataset)
-    elif source == "download":
-        table = fetch(dataset, mirror=mirror, cache_dir=cache_dir).table
+    """Load all rows of the named variant, else of the chosen or the default one; a stated content hash is verified.
+
+    A dataset with a path is read from there. `source` says where any other is taken from; `mirror` and `cache_dir`
+    matter only to `source="download"`.
+    """
+    info.choose_variant(variant)  # a wrong name should fail before anything is downloaded
+    if source not in SOURCES:
+        raise_unknown("data source", source, SOURCES)
+    if info.path is None and source == "download":
+        columns, table = info.columns, fetch(info, mirror=mirror, cache_dir=cache_dir).table
     else:
-        datasets.raise_unknown("data source", source, SOURCES)
-    return select(dataset, table, variant)
+        columns, table = file_table(info)
+    return _select(info, columns, table, variant)
 
 
-def embedded_path(dataset: DatasetInfo) -> Path:
-    return shipped("data") / f"{dataset.name}.csv.xz"
+def num_rows(info: DatasetInfo, variant: str | None = None) -> int:
+    """Return the number of rows of a variant; the table is read only if the description does not state it."""
+    _, chosen = info.choose_variant(variant)
+    if chosen.rows is not None:
+        return chosen.rows[1] - chosen.rows[0]
+    return len(load(info, variant=variant).y) if info.rows is None else info.rows
 
 
-def embedded_table(dataset: DatasetInfo) -> np.ndarray:
-    """The canonical table out of the copy that ships with the package."""
-    path = embedded_path(dataset)
+def pinned(info: DatasetInfo) -> DatasetInfo:
+    """Return the description with its table's content hash stated, so that a file that changes later is refused."""
+    return info if info.content_sha256 else dataclasses.replace(info, content_sha256=load(info).sha256)
+
+
+def table_path(info: DatasetInfo) -> Path:
+    """Return the file with the table: the user's, or the copy that ships with the package."""
+    return shipped("data") / f"{info.name}.csv.xz" if info.path is None else Path(info.path).expanduser()
+
+
+def file_table(info: DatasetInfo) -> tuple[list[str], np.ndarray]:
+    """Return the column names and values of the dataset's file, checked against what its description states."""
+    path = table_path(info)
     try:
-        return verified_table(path.read_bytes(), dataset)
+        state = path.stat()
+        columns, table = _parsed(path.absolute(), state.st_mtime_ns, state.st_size)
+        require_content(table, info)
+        if info.rows not in (None, len(table)) or len(info.columns or columns) != len(columns):
+            expected = f"{info.rows or len(table)} rows x {len(info.columns or columns)} columns"
+            raise ContainerError(f"expected {expected}, found {len(table)} rows x {len(columns)} columns")
+        return info.columns or columns, table
     except OSError as error:
         reason = f"found {error.strerror or error}"
     except ContainerError as error:
         reason = str(error)
+    if info.path is None:
+        raise UserError(
+            f"embedded copy of dataset {info.name!r} is unusable: required {path}, {reason}; "
+            "reinstall the package or use data.source=download"
+        )
     raise UserError(
-        f"embedded copy of dataset {dataset.name!r} is unusable: required {path}, {reason}; "
-        "reinstall the package or use data.source=download"
+        f"dataset {info.name!r} cannot be read from {path}: {reason}; correct the file or the dataset's description"
     )
 
 
-def select(dataset: DatasetInfo, table: np.ndarray, variant: str | None = None) -> Dataset:
-    """Cut one variant's features and target out of the canonical table."""
-    variant_name, chosen = dataset.variant(variant)
-    rows = table[slice(*chosen.rows)] if chosen.rows else table
-    feature_columns = [dataset.columns.index(column) for column in chosen.features]
+@functools.lru_cache(maxsize=2)
+def _parsed(path: Path, modified_ns: int, size: int) -> tuple[list[str], np.ndarray]:
+    """Return the column names and values of a file, which is parsed once as long as it does not change."""
+    return read_table(path.read_bytes())
+
+
+def _select(info: DatasetInfo, columns: Sequence[str], table: np.ndarray, variant: str | None) -> Dataset:
+    """Cut one variant's features and target out of the table."""
+    name, chosen = info.choose_variant(variant)
+    features = chosen.feature_names(columns)
+    index = {column: k for k, column in enumerate(columns)}
+    for kind, column in [("target", chosen.target), *(("feature", feature) for feature in features)]:
+        if column not in index:
+            raise_unknown(f"{kind} of dataset {info.name!r} in {table_path(info)}", column, columns)
+    start, stop = chosen.rows or (0, len(table))
+    if stop > len(table) or stop - start < MIN_ROWS or not features:
+        raise UserError(
+            f"dataset {info.name!r} must have at least {MIN_ROWS} rows and a feature, received rows {start} to {stop} "
+            f"and {len(features)} features of {len(table)} x {len(columns)} values in {table_path(info)}; add data"
+        )
+    rows = table[start:stop]
     return Dataset(
-        name=dataset.name,
-        variant=variant_name,
-        X=np.ascontiguousarray(rows[:, feature_columns]),
-        y=rows[:, dataset.columns.index(chosen.target)].copy(),
-        feature_names=chosen.features,
+        name=info.name,
+        variant=name,
+        X=np.ascontiguousarray(rows[:, [index[column] for column in features]]),
+        y=rows[:, index[chosen.target]].copy(),
+        feature_names=tuple(features),
         target_name=chosen.target,
-        sha256=dataset.content_sha256,
+        sha256=info.content_sha256 or content_sha256(table),
     )

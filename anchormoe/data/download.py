@@ -4,6 +4,8 @@ The body goes to a temporary file in the cache folder and is moved into place on
 verified, so a file in the cache is complete or absent.
 """
 
+from __future__ import annotations
+
 import os
 import tempfile
 import time
@@ -11,16 +13,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
-import requests
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from anchormoe.data.catalogue import DatasetInfo
-from anchormoe.data.containers import MAX_BYTES, ContainerError, is_original, verified_table
+from anchormoe.data.formats import MAX_BYTES, ContainerError, is_original, verified_table
 from anchormoe.errors import UserError
+
+if TYPE_CHECKING:
+    import requests
 
 CACHE_VARIABLE = "ANCHORMOE_DATA"
 _CHUNK_BYTES = 64 * 1024
@@ -28,11 +33,11 @@ _CHUNK_BYTES = 64 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """How patient a download is. Only failures that may pass by themselves are tried again."""
+    """The attempts and timeouts of a download. Only failures that may pass by themselves are tried again."""
 
     attempts: int = 3  # per address
     backoff_seconds: float = 1.0  # doubles after each failed attempt
-    timeout_seconds: float = 30.0  # without a connection, or without a single byte
+    timeout_seconds: float = 30.0  # for a connection, and between two bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,15 +49,15 @@ class Fetched:
 
 
 class _Failed(Exception):
-    """This address did not deliver; the message is a short reason."""
+    """Raised when an address did not deliver the file; the message is a short reason."""
 
 
 class _MayPass(_Failed):
-    """Worth another attempt at the same address."""
+    """Raised for a failure that is worth another attempt at the same address."""
 
 
 def cache_folder(cache_dir: Path | None = None) -> Path:
-    """The given folder, else $ANCHORMOE_DATA, else .cache/anchormoe in the home folder."""
+    """Return the given folder, else $ANCHORMOE_DATA, else .cache/anchormoe in the home folder."""
     if cache_dir is not None:
         return Path(cache_dir)
     named = os.environ.get(CACHE_VARIABLE)
@@ -60,7 +65,7 @@ def cache_folder(cache_dir: Path | None = None) -> Path:
 
 
 def cached_path(dataset: DatasetInfo, cache_dir: Path | None = None) -> Path | None:
-    """The newest cached file of a dataset, unverified, or None."""
+    """Return the newest cached file of a dataset, unverified, or None."""
     found = cache_folder(cache_dir).glob(f"{dataset.name}.*")
     return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
 
@@ -73,10 +78,10 @@ def fetch(
     policy: Policy | None = None,
     console: Console | None = None,
 ) -> Fetched:
-    """The dataset's verified file and table, from the cache or from the first address that delivers it."""
+    """Return the dataset's verified file and table, from the cache or from the first address that delivers it."""
     policy = policy or Policy()
     console = console or Console(stderr=True)
-    addresses = ([_mirror_address(mirror, dataset)] if mirror else []) + list(dataset.urls)
+    addresses = ([_mirror_address(mirror, dataset)] if mirror else []) + dataset.urls
     folder = cache_folder(cache_dir)
     with _cache_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -104,13 +109,13 @@ def _from_cache(dataset: DatasetInfo, folder: Path, console: Console) -> Fetched
         data = path.read_bytes()
         return Fetched(path, verified_table(data, dataset), str(path), is_original(data, dataset))
     except ContainerError as error:
-        # It stays until a good file takes its place: it may be somebody's, and the network may be down.
+        # It stays until a good file replaces it: it may belong to somebody, and the network may be down.
         console.print(f"cached file {path} is damaged ({error}); fetching it again", soft_wrap=True, markup=False)
         return None
 
 
 def _fetch_one(dataset: DatasetInfo, address: str, folder: Path, policy: Policy, console: Console) -> Fetched:
-    """Deliver from one address to its final place in the cache, or raise _Failed and leave nothing behind."""
+    """Fetch the file of one address into the cache, or raise _Failed and leave nothing behind."""
     with _cache_errors(folder):
         descriptor, temporary_name = tempfile.mkstemp(prefix=f".{dataset.name}-", suffix=".part", dir=folder)
         os.close(descriptor)
@@ -146,6 +151,8 @@ def _with_retries(attempt: Callable[[], None], policy: Policy) -> None:
 
 
 def _download(url: str, target: Path, policy: Policy, console: Console) -> None:
+    import requests  # slow to import, and only a download needs it
+
     try:
         # Without compression in transit Content-Length is the size of the file.
         headers = {"Accept-Encoding": "identity"}
@@ -167,6 +174,8 @@ def _download(url: str, target: Path, policy: Policy, console: Console) -> None:
 
 
 def _save(response: requests.Response, target: Path, console: Console) -> None:
+    from requests.exceptions import ChunkedEncodingError
+
     length = response.headers.get("Content-Length", "")
     is_encoded = response.headers.get("Content-Encoding", "identity") != "identity"
     expected = int(length) if length.isdigit() and not is_encoded else None
@@ -182,7 +191,7 @@ def _save(response: requests.Response, target: Path, console: Console) -> None:
                     raise _Failed(f"refused: larger than {MAX_BYTES // 2**20} MiB")
                 write(chunk)
                 progress.update(task, completed=received)
-        except requests.exceptions.ChunkedEncodingError as error:  # the connection closed too early
+        except ChunkedEncodingError as error:  # the connection closed too early
             raise _MayPass(f"truncated: expected {length or 'more'} bytes, found {response.raw.tell()}") from error
     if expected is not None and received != expected:
         raise _MayPass(f"truncated: expected {expected} bytes, found {received}")
@@ -190,7 +199,7 @@ def _save(response: requests.Response, target: Path, console: Console) -> None:
 
 @contextmanager
 def _opened(target: Path) -> Iterator[Callable[[bytes], None]]:
-    """A write function whose errors name the cache folder (requests' own errors are OSErrors too)."""
+    """Yield a write function whose errors name the cache folder (requests' own errors are OSErrors too)."""
     with _cache_errors(target.parent):
         file = target.open("wb")
 

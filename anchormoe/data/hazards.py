@@ -1,23 +1,23 @@
-"""What can mislead a benchmark on a dataset, computed from the data itself."""
+"""Hazards: properties of a dataset that can mislead a benchmark, computed from the data itself."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from anchormoe.data import catalogue as datasets
+from anchormoe.data.catalogue import DatasetInfo
 from anchormoe.data.dataset import Dataset
 
 
 @dataclass(frozen=True)
 class Hazards:
     repeated_rows: int  # exact repeats (features and target) of an earlier row: a split can put twins on both sides
-    has_integer_target: bool  # a density can spike on the integers and win any likelihood contest
+    has_integer_target: bool  # a density with spikes at the integers can reach any likelihood
     targets: tuple[str, ...]  # all targets in the file: the others must not leak in as features unnoticed
     target_features: tuple[str, ...]  # other targets that this variant does use as inputs
 
     def describe(self) -> list[str]:
-        """One short phrase per hazard; empty if there is none."""
+        """Return one short phrase per hazard; the list is empty if there is none."""
         phrases = []
         if self.repeated_rows:
             phrases.append(f"{self.repeated_rows} repeated rows")
@@ -30,12 +30,12 @@ class Hazards:
         return phrases
 
 
-def find_hazards(dataset: Dataset) -> Hazards:
+def find_hazards(info: DatasetInfo, dataset: Dataset) -> Hazards:
+    """Find the hazards of the loaded variant of a dataset."""
     rows = pd.DataFrame(np.column_stack([dataset.X, dataset.y]))
-    targets = datasets.info(dataset.name).targets
     return Hazards(
         repeated_rows=int(rows.duplicated().sum()),
         has_integer_target=bool(np.all(dataset.y == np.round(dataset.y))),
-        targets=targets,
-        target_features=tuple(name for name in dataset.feature_names if name in targets),
+        targets=info.targets,
+        target_features=tuple(name for name in dataset.feature_names if name in info.targets),
     )

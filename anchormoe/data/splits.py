@@ -1,61 +1,61 @@
-"""Which rows train, select, calibrate and test: index arrays, from the numpy streams the published splits came from."""
+"""Splits of the rows to train, select, calibrate and test: index arrays from the published splits' random streams."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.model_selection import train_test_split
 
 TRAIN_FRACTION = 0.9
 
 
+def subsample(num_rows: int, size: int, seed: int) -> np.ndarray:
+    """Draw the rows kept of a large dataset, once, before the outer splits; in the order drawn."""
+    return np.random.RandomState(seed).choice(num_rows, size, replace=False)
+
+
 @dataclass(frozen=True)
-class Split:
-    """Row numbers of one outer split, counted from 1; TV = TR and VA together, in the order they were drawn."""
+class OuterSplit:
+    """An outer split: the `number`-th random permutation of a stream, cut at 90%; numbers count from 1."""
 
     number: int
-    train: np.ndarray  # the whole 90%
+    seed: int
+    subsampled_from: int | None = None  # the stream has already drawn the subsample out of this many rows
+
+    def rows(self, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the training rows and the test rows."""
+        stream = np.random.RandomState(self.seed)
+        if self.subsampled_from is not None:  # a quirk of one published run
+            stream.choice(self.subsampled_from, num_rows, replace=False)
+        for _ in range(self.number):
+            permutation = stream.permutation(num_rows)
+        cut = round(TRAIN_FRACTION * num_rows)
+        return permutation[:cut], permutation[cut:]
+
+
+@dataclass(frozen=True)
+class InnerSplit:
+    """An inner split: positions among the training rows; TV is TR and VA together, in the order they were drawn."""
+
     tr: np.ndarray
     va: np.ndarray
     tv: np.ndarray
     cal: np.ndarray
-    test: np.ndarray
 
 
-def subsample(num_rows: int, size: int, seed: int) -> np.ndarray:
-    """Rows kept of a large dataset, drawn once, before the outer splits; in the order drawn."""
-    return np.random.RandomState(seed).choice(num_rows, size, replace=False)
-
-
-def outer_split(
-    num_rows: int, number: int, seed: int, *, subsampled_from: int | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Train and test rows: the number-th permutation of one stream, cut at 90%.
-
-    subsampled_from: the stream has already drawn the subsample out of so many rows (a quirk of one published run).
-    """
-    stream = np.random.RandomState(seed)
-    if subsampled_from is not None:
-        stream.choice(subsampled_from, num_rows, replace=False)
-    for _ in range(number):
-        permutation = stream.permutation(num_rows)
-    cut = round(TRAIN_FRACTION * num_rows)
-    return permutation[:cut], permutation[cut:]
-
-
-def inner_split(
-    number: int,
-    train: np.ndarray,
-    test: np.ndarray,
-    seed: int,
-    *,
-    calibration_fraction: float,
-    validation_fraction: float,
-) -> Split:
+def inner_split(num_rows: int, seed: int, *, calibration_fraction: float, validation_fraction: float) -> InnerSplit:
     """Cut CAL off the training rows (none if the fraction is 0), then VA off the rest."""
-    tv, cal = train, train[:0]
+    rows = np.arange(num_rows)
+    tv, cal = rows, rows[:0]
     if calibration_fraction > 0:
-        tv, cal = train_test_split(train, test_size=calibration_fraction, random_state=seed)
-    tr, va = train_test_split(tv, test_size=validation_fraction, random_state=seed)
-    return Split(number=number, train=train, tr=tr, va=va, tv=tv, cal=cal, test=test)
+        tv, cal = _cut(rows, calibration_fraction, seed)
+    tr, va = _cut(tv, validation_fraction, seed)
+    return InnerSplit(tr=tr, va=va, tv=tv, cal=cal)
+
+
+def _cut(rows: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return kept and held-out rows as scikit-learn's train_test_split draws them, without its second of imports."""
+    order = np.random.RandomState(seed).permutation(len(rows))
+    held_out = math.ceil(fraction * len(rows))
+    return rows[order[held_out:]], rows[order[:held_out]]

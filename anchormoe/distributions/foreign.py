@@ -1,97 +1,90 @@
-"""What a method predicts: one distribution per row, with exactly the questions a score asks of it."""
+"""Adapters for distributions of other libraries and for the regressors that predict them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from anchormoe.distributions.mixture import GaussianMixture
+from anchormoe.distributions.base import Distribution
 
-
-class Distribution(Protocol):
-    """Distributions of N rows; values y are (N), in the units the method was fitted in."""
-
-    @property
-    def mean(self) -> Tensor: ...
-
-    def log_prob(self, y: Tensor) -> Tensor: ...
-
-    def cdf(self, y: Tensor) -> Tensor: ...
-
-    def quantile(self, probability: float | Tensor) -> Tensor: ...
-
-    def crps(self, y: Tensor) -> Tensor: ...
-
-    def double(self) -> Self:
-        """In float64; scores are computed from this form."""
+_NUM_LEVELS = 500  # number of quantiles that represent a distribution where it has no formula
+_LEVELS = (np.arange(_NUM_LEVELS) + 0.5) / _NUM_LEVELS
 
 
-class ForeignDistribution:
-    """Another library's distribution under our names. Its CRPS is computed from its quantiles."""
+@dataclass(frozen=True, eq=False)
+class ForeignDistribution(Distribution):
+    """A distribution of scipy, torch, skpro or ngboost; what it has no formula for is computed from its quantiles."""
 
-    NUM_LEVELS = 500  # of the CRPS
-
-    def __init__(self, foreign: Any, num_rows: int) -> None:
-        self.foreign, self.num_rows = foreign, num_rows
+    foreign: Any
+    rows: int
+    center: float = 0.0
+    scale: float = 1.0
+    reported_mean: np.ndarray | None = None
+    mean_before_calibration: np.ndarray | None = None
 
     @property
-    def mean(self) -> Tensor:
+    def num_rows(self) -> int:
+        return self.rows
+
+    def _mean(self) -> np.ndarray:
         mean = self._attribute("mean")
         return self._values(mean() if callable(mean) else mean)
 
-    def log_prob(self, y: Tensor) -> Tensor:
-        return self._ask(("log_prob", "logpdf", "log_pdf"), y.numpy())
+    def _std(self) -> np.ndarray:
+        return np.std([self._quantile(np.full(self.rows, level)) for level in _LEVELS], axis=0)
 
-    def cdf(self, y: Tensor) -> Tensor:
-        return self._ask(("cdf",), y.numpy())
+    def _log_prob(self, z: np.ndarray) -> np.ndarray:
+        return self._ask(("log_prob", "logpdf", "log_pdf"), z)
 
-    def quantile(self, probability: float | Tensor) -> Tensor:
-        levels = np.broadcast_to(np.asarray(probability, dtype=np.float64), self.num_rows).copy()
-        return self._ask(("ppf", "icdf", "quantile"), levels)
+    def _cdf(self, z: np.ndarray) -> np.ndarray:
+        return self._ask(("cdf",), z)
 
-    def crps(self, y: Tensor) -> Tensor:
-        """2 times the mean over levels p of the quantile loss (1[y < q_p] - p) (q_p - y)."""
-        total = torch.zeros(self.num_rows, dtype=torch.float64)
-        for level in (np.arange(self.NUM_LEVELS) + 0.5) / self.NUM_LEVELS:
-            quantile = self.quantile(float(level))
-            total += ((y < quantile).double() - level) * (quantile - y)
-        return 2 * total / self.NUM_LEVELS
+    def _quantile(self, level: np.ndarray) -> np.ndarray:
+        return self._ask(("ppf", "icdf", "quantile"), level)
 
-    def double(self) -> Self:
-        return self
+    def _crps(self, z: np.ndarray) -> np.ndarray:
+        """Return twice the mean over levels p of the quantile loss (1[z < q_p] - p) (q_p - z)."""
+        total = np.zeros(self.rows)
+        for level in _LEVELS:
+            quantile = self._quantile(np.full(self.rows, level))
+            total += ((z < quantile) - level) * (quantile - z)
+        return 2 * total / _NUM_LEVELS
 
-    def _ask(self, names: tuple[str, ...], values: np.ndarray) -> Tensor:
-        return self._values(self._attribute(*names)(self._like_its_rows(values)))
+    def _ask(self, names: tuple[str, ...], values: np.ndarray) -> np.ndarray:
+        return self._values(self._attribute(*names)(self._as_its_rows(values)))
 
     def _attribute(self, *names: str) -> Any:
         for name in names:
-            found = getattr(self.foreign, name, None)  # ngboost's have every attribute, as None
+            found = getattr(self.foreign, name, None)  # ngboost has every attribute, some of them None
             if found is not None:
                 return found
         raise TypeError(f"a predicted distribution must have {' or '.join(names)}, received {type(self.foreign)}")
 
-    def _like_its_rows(self, values: np.ndarray) -> Any:
-        """skpro wants a column, torch a tensor, the others an array."""
-        if isinstance(self.foreign, torch.distributions.Distribution):
+    def _as_its_rows(self, values: np.ndarray) -> Any:
+        """Return values in the library's form: a column for skpro, a tensor for torch, an array for the others."""
+        values = np.array(values)  # torch needs memory of its own, which a broadcast view does not have
+        if type(self.foreign).__module__.startswith("torch."):
+            import torch
+
             return torch.as_tensor(values)
         return values[:, None] if callable(getattr(self.foreign, "log_pdf", None)) else values
 
-    def _values(self, answer: Any) -> Tensor:
-        return torch.as_tensor(np.asarray(answer, dtype=np.float64).reshape(self.num_rows))
+    def _values(self, answer: Any) -> np.ndarray:
+        return np.asarray(answer, dtype=np.float64).reshape(self.rows)
 
 
 def as_distribution(predicted: Any, num_rows: int) -> Distribution:
-    return predicted if isinstance(predicted, GaussianMixture) else ForeignDistribution(predicted, num_rows)
+    """Return a distribution of ours as it is, and wrap one of another library."""
+    return predicted if isinstance(predicted, Distribution) else ForeignDistribution(predicted, num_rows)
 
 
 _PREDICTS_DISTRIBUTIONS = ("predict_dist", "pred_dist", "predict_proba")
 
 
 def distribution_predictor(regressor: Any) -> Callable[[np.ndarray], Any] | None:
-    """How a regressor predicts distributions; None if it predicts points only."""
+    """Return the method by which a regressor predicts distributions, None if it predicts points only."""
     names = [name for name in _PREDICTS_DISTRIBUTIONS if hasattr(regressor, name)]
     return getattr(regressor, names[0]) if names else None

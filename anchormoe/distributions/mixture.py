@@ -1,124 +1,180 @@
-"""Gaussian mixtures over the last axis: densities, moments, quantiles and scores, as pure maths on tensors."""
+"""Gaussian mixtures, one per row: density, moments, quantiles, CRPS and samples."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-import torch
-from torch import Tensor
+from scipy.special import ndtr, ndtri
+
+from anchormoe.distributions.base import Distribution
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+_BLOCK_ELEMENTS = 2**20  # size of the arrays for a block of rows; it bounds the memory and does not change results
 
 
-@dataclass(frozen=True)
-class GaussianMixture:
-    """p(y) = sum_m exp(log_weights_m) N(y; means_m, scales_m^2), one mixture per row.
+@dataclass(frozen=True, eq=False)
+class GaussianMixture(Distribution):
+    """Gaussian mixtures p(z) = sum_m exp(log_weights_m) N(z; means_m, scales_m^2), one mixture per row.
 
-    log_weights, means, scales: (..., M), scales > 0; the methods take values y of the leading shape (...).
+    log_weights, means, scales: (N, M), scales > 0, in standard units. `log_prob` and `mean` are computed in the
+    components' own precision, because the published numbers came from float32; everything else in float64.
     """
 
-    log_weights: Tensor
-    means: Tensor
-    scales: Tensor
+    log_weights: np.ndarray
+    means: np.ndarray
+    scales: np.ndarray
+    center: float = 0.0
+    scale: float = 1.0
+    reported_mean: np.ndarray | None = None
+    mean_before_calibration: np.ndarray | None = None
 
     @classmethod
     def normal(cls, mean: np.ndarray, scale: np.ndarray | float) -> GaussianMixture:
-        """One component per row."""
-        means = torch.as_tensor(mean, dtype=torch.float64).unsqueeze(-1)
-        scales = torch.as_tensor(scale, dtype=torch.float64).expand(means.shape[:-1]).unsqueeze(-1)
-        return cls(torch.zeros_like(means), means, scales)
+        """Make a mixture of one component per row."""
+        means = np.asarray(mean, dtype=np.float64)[:, None]
+        scales = np.broadcast_to(np.asarray(scale, dtype=np.float64), len(means))[:, None]
+        return cls(np.zeros_like(means), means, scales)
+
+    @classmethod
+    def equal_weights(cls, means: np.ndarray, scales: np.ndarray | float) -> GaussianMixture:
+        """Make a mixture whose components (N, M) all have the same weight."""
+        means = np.asarray(means, dtype=np.float64)
+        return cls(np.full(means.shape, -math.log(means.shape[1])), means, np.broadcast_to(scales, means.shape))
 
     @classmethod
     def average(cls, mixtures: Sequence[GaussianMixture], weights: Sequence[float] | None = None) -> GaussianMixture:
-        """Row by row the mean of several densities, weighted if so wished."""
+        """Average several densities row by row, with weights or without; all must be in the same units."""
         shares = weights or [1 / len(mixtures)] * len(mixtures)
         return cls(
-            torch.cat([mixture.log_weights + math.log(w) for mixture, w in zip(mixtures, shares, strict=True)], dim=-1),
-            torch.cat([mixture.means for mixture in mixtures], dim=-1),
-            torch.cat([mixture.scales for mixture in mixtures], dim=-1),
+            np.concatenate([part.log_weights + math.log(w) for part, w in zip(mixtures, shares, strict=True)], axis=1),
+            np.concatenate([part.means for part in mixtures], axis=1),
+            np.concatenate([part.scales for part in mixtures], axis=1),
         )
-
-    def log_prob(self, y: Tensor) -> Tensor:
-        """log p(y): (...)."""
-        standardised = (y.unsqueeze(-1) - self.means) / self.scales
-        log_normal = -0.5 * standardised.square() - self.scales.log() - _LOG_SQRT_2PI
-        return torch.logsumexp(self.log_weights + log_normal, dim=-1)
-
-    @property
-    def weights(self) -> Tensor:
-        return self.log_weights.exp()
-
-    @property
-    def mean(self) -> Tensor:
-        return (self.weights * self.means).sum(-1)
-
-    @property
-    def variance(self) -> Tensor:
-        """E[sigma^2] + Var[mu]: within plus between components."""
-        spread = (self.means - self.mean.unsqueeze(-1)).square()
-        return (self.weights * (self.scales.square() + spread)).sum(-1)
-
-    def cdf(self, y: Tensor) -> Tensor:
-        return (self.weights * torch.special.ndtr((y.unsqueeze(-1) - self.means) / self.scales)).sum(-1)
-
-    def quantile(self, probability: float | Tensor) -> Tensor:
-        """The y with cdf(y) = probability, by bisection to the last bit of the dtype; probability in (0, 1)."""
-        probability = torch.as_tensor(probability, dtype=self.means.dtype).expand(self.means.shape[:-1])
-        if not bool(((probability > 0) & (probability < 1)).all()):
-            raise ValueError(f"probability must lie strictly between 0 and 1, received {probability}")
-        # A mixture's quantile lies between the smallest and the largest of its components' quantiles.
-        components = self.means + self.scales * torch.special.ndtri(probability).unsqueeze(-1)
-        low, high = components.amin(-1), components.amax(-1)
-        for _ in range(64):
-            middle = 0.5 * (low + high)
-            below = self.cdf(middle) < probability
-            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        return 0.5 * (low + high)
-
-    def crps(self, y: Tensor) -> Tensor:
-        """Continuous ranked probability score, in y's units, in closed form.
-
-        CRPS = sum_m w_m A(y - mu_m, s_m^2) - 1/2 sum_mn w_m w_n A(mu_m - mu_n, s_m^2 + s_n^2),
-        A(d, v) = E|d + sqrt(v) Z| = 2 sqrt(v) phi(d / sqrt(v)) + d (2 Phi(d / sqrt(v)) - 1).
-        """
-        weights, variances = self.weights, self.scales.square()
-        to_y = (weights * _expected_distance(y.unsqueeze(-1) - self.means, variances)).sum(-1)
-        pairs = _expected_distance(
-            self.means.unsqueeze(-1) - self.means.unsqueeze(-2), variances.unsqueeze(-1) + variances.unsqueeze(-2)
-        )
-        between = (weights.unsqueeze(-1) * weights.unsqueeze(-2) * pairs).sum((-1, -2))
-        return to_y - 0.5 * between
-
-    def sample(self, num_samples: int, *, generator: torch.Generator) -> Tensor:
-        """Draws of shape (num_samples, ...)."""
-        shape = self.means.shape
-        flat = self.weights.reshape(-1, shape[-1])
-        component = torch.multinomial(flat, num_samples, replacement=True, generator=generator)  # (rows, draws)
-        means = self.means.reshape(-1, shape[-1]).gather(1, component)
-        scales = self.scales.reshape(-1, shape[-1]).gather(1, component)
-        noise = torch.randn(component.shape, generator=generator, dtype=self.means.dtype)
-        return (means + scales * noise).T.reshape(num_samples, *shape[:-1])
 
     def affine(self, *, scale: float, shift: float) -> GaussianMixture:
-        """The distribution of scale * Y + shift (scale > 0): how a z-scored mixture gets back its units."""
+        """Return the distribution of scale * Z + shift for scale > 0."""
         return GaussianMixture(self.log_weights, self.means * scale + shift, self.scales * scale)
 
-    def shifted(self, shift: Tensor) -> GaussianMixture:
-        """Moved by one shift per row."""
-        return GaussianMixture(self.log_weights, self.means + shift.unsqueeze(-1), self.scales)
+    def in_units(self, center: float, scale: float) -> GaussianMixture:
+        """Declare the units: the target is center + scale * Z."""
+        return replace(self, center=center, scale=scale)
 
-    def double(self) -> GaussianMixture:
-        """In float64 with weights that sum to one exactly; scores are computed from this form."""
-        log_weights = torch.log_softmax(self.log_weights.double(), dim=-1)
-        return GaussianMixture(log_weights, self.means.double(), self.scales.double())
+    def float64(self) -> GaussianMixture:
+        """Return the mixture in float64, with weights that sum to one."""
+        log_weights = np.asarray(self.log_weights, dtype=np.float64)
+        return replace(
+            self,
+            log_weights=log_weights - _log_sum_exp(log_weights)[:, None],
+            means=np.asarray(self.means, dtype=np.float64),
+            scales=np.asarray(self.scales, dtype=np.float64),
+        )
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.means)
+
+    @property
+    def weights(self) -> np.ndarray:
+        return np.exp(self.log_weights)
+
+    @property
+    def variance(self) -> np.ndarray:
+        """Return the variance in standard units, E[sigma^2] + Var[mu]: within plus between components (N,)."""
+        spread = np.square(self.means - self._mean()[:, None])
+        return (self.weights * (np.square(self.scales) + spread)).sum(1)
+
+    @cached_property
+    def _exact(self) -> GaussianMixture:
+        return self.float64()
+
+    def _mean(self) -> np.ndarray:
+        return (self.weights * self.means).sum(1)
+
+    def _std(self) -> np.ndarray:
+        return np.sqrt(self._exact.variance)
+
+    def _log_prob(self, z: np.ndarray) -> np.ndarray:
+        standardised = (z.astype(self.means.dtype)[:, None] - self.means) / self.scales
+        half, constant = self.means.dtype.type(0.5), self.means.dtype.type(_LOG_SQRT_2PI)
+        return _log_sum_exp(self.log_weights - half * np.square(standardised) - np.log(self.scales) - constant)
+
+    def _cdf(self, z: np.ndarray) -> np.ndarray:
+        exact = self._exact
+        return (exact.weights * ndtr((z[:, None] - exact.means) / exact.scales)).sum(1)
+
+    def _prob(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Return the probabilities, each component's from its nearer tail, so that no digits are lost far out."""
+        exact = self._exact
+        a, b = ((value[:, None] - exact.means) / exact.scales for value in (low, high))
+        return (exact.weights * np.where(a > 0, ndtr(-a) - ndtr(-b), ndtr(b) - ndtr(a))).sum(1)
+
+    def _quantile(self, level: np.ndarray) -> np.ndarray:
+        """Find the quantiles by Newton's method inside a bracket that every step narrows."""
+        exact = self._exact
+        # A mixture's quantile lies between the smallest and the largest of its components' quantiles.
+        components = exact.means + exact.scales * ndtri(level)[:, None]
+        low, high = components.min(1), components.max(1)
+        z = 0.5 * (low + high)
+        for _ in range(200):
+            excess = exact._cdf(z) - level
+            low, high = np.where(excess <= 0, z, low), np.where(excess >= 0, z, high)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                step = z - excess / np.exp(exact._log_prob(z))
+            inside = (step > low) & (step < high)  # false for nan
+            following = np.where(inside, step, 0.5 * (low + high))
+            if np.array_equal(following, z) or (high <= np.nextafter(low, np.inf)).all():
+                break
+            z = following
+        return z
+
+    def _crps(self, z: np.ndarray) -> np.ndarray:
+        """Compute sum_m w_m A(z - mu_m, s_m^2) - 1/2 sum_mn w_m w_n A(mu_m - mu_n, s_m^2 + s_n^2)."""
+        return self._by_blocks(_crps, z, elements_per_row=self.means.shape[1] ** 2)
+
+    def _by_blocks(
+        self,
+        function: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray],
+        z: np.ndarray,
+        *,
+        elements_per_row: int,
+    ) -> np.ndarray:
+        exact, size = self._exact, max(1, _BLOCK_ELEMENTS // elements_per_row)
+        blocks = [slice(first, first + size) for first in range(0, self.num_rows, size)]
+        parts = [function(exact.weights[rows], exact.means[rows], exact.scales[rows], z[rows]) for rows in blocks]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def _sample(self, num_samples: int, rng: np.random.Generator) -> np.ndarray:
+        exact = self._exact
+        shape = (num_samples, self.num_rows)
+        uniform, below = rng.random(shape), np.cumsum(exact.weights, axis=1)[:, :-1]
+        component = np.zeros(shape, dtype=np.intp)
+        for bound in below.T:
+            component += uniform > bound
+        rows = np.arange(self.num_rows)
+        return exact.means[rows, component] + exact.scales[rows, component] * rng.standard_normal(shape)
 
 
-def _expected_distance(difference: Tensor, variance: Tensor) -> Tensor:
-    """A(d, v) = E|d + sqrt(v) Z| for a standard normal Z."""
-    scale = variance.sqrt()
+def _log_sum_exp(values: np.ndarray) -> np.ndarray:
+    """Compute log sum_m exp(values_m) over the last axis, in the precision of the values."""
+    largest = values.max(axis=-1, keepdims=True)
+    return np.log(np.exp(values - largest).sum(-1)) + largest[..., 0]
+
+
+def _crps(weights: np.ndarray, means: np.ndarray, scales: np.ndarray, z: np.ndarray) -> np.ndarray:
+    variances = np.square(scales)
+    to_z = (weights * _expected_distance(z[:, None] - means, variances)).sum(1)
+    pairs = _expected_distance(means[:, :, None] - means[:, None, :], variances[:, :, None] + variances[:, None, :])
+    between = (weights[:, :, None] * weights[:, None, :] * pairs).sum((1, 2))
+    return to_z - 0.5 * between
+
+
+def _expected_distance(difference: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Compute A(d, v) = E|d + sqrt(v) Z| for a standard normal Z."""
+    scale = np.sqrt(variance)
     ratio = difference / scale
-    density = torch.exp(-0.5 * ratio.square() - _LOG_SQRT_2PI)
-    return 2 * scale * density + difference * (2 * torch.special.ndtr(ratio) - 1)
+    density = np.exp(-0.5 * np.square(ratio) - _LOG_SQRT_2PI)
+    return 2 * scale * density + difference * (2 * ndtr(ratio) - 1)

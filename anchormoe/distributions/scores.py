@@ -1,70 +1,130 @@
-"""What a method predicted for the test rows, and the scores of it. Units are part of every name:
-`_z` the z-scored target, `_y` original units."""
+"""The registry of metrics: everything a row measures, with its unit and its direction.
+
+A new metric is one entry here; rows, tables and reports follow. Units are part of a name: `_z` is the standardised
+target, `_y` the target's own units.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from anchormoe.distributions.foreign import Distribution
+if TYPE_CHECKING:
+    from anchormoe.distributions.base import Distribution
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """A method's predictions for the test rows of one split.
+class Metric:
+    """One number of a row.
 
-    `distribution_z` is that of (y - center) / scale. Point predictions are in original units; `mean_y` may have been
-    calibrated, and in the cross-fitted recipe the density with it (in the paper's it never is).
+    `function` takes the predicted distributions and the targets of the test rows; it is None for what the run itself
+    measures. `lower_is_better` is None where neither direction is better.
     """
 
-    distribution_z: Distribution
-    center: float
-    scale: float
-    mean_y: np.ndarray
-    mean_y_uncalibrated: np.ndarray
-    fit_seconds: float
-    predict_seconds: float
-    anchor_stage: int | None = None
-    epoch: int | None = None
-    longest_wait: int | None = None  # see train.SelectedEpoch
-    calibration_a: float | None = None
-    calibration_b: float | None = None
+    name: str
+    title: str  # heading of a table
+    label: str  # short heading of a line or a column, without the unit
+    unit: str  # empty for a share
+    lower_is_better: bool | None
+    function: Callable[[Distribution, np.ndarray], float] | None
+    published_name: str | None = None  # its name in benchmarks/published.json
+    compared: bool = True  # whether the comparison of methods has tables of it
+    decimals: int = 3  # least number of decimals shown
+
+    @property
+    def label_with_unit(self) -> str:
+        """Return the label for places that do not name the unit otherwise, such as `NLL (y)`."""
+        return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
-def scores(outcome: Outcome, y: np.ndarray) -> dict[str, float]:
-    """Every metric of a row, from the test targets in original units."""
-    z = (y - outcome.center) / outcome.scale
-    # The published NLL is a float32 mean; the other scores are ours and use float64.
-    nll_z = float(-outcome.distribution_z.log_prob(torch.as_tensor(z, dtype=outcome.distribution_z.mean.dtype)).mean())
-    distribution, targets = outcome.distribution_z.double(), torch.as_tensor(z, dtype=torch.float64)
-    return {
-        "rmse_y": rmse(outcome.mean_y, y),
-        "rmse_y_uncalibrated": rmse(outcome.mean_y_uncalibrated, y),
-        "nll_z": nll_z,
-        "nll_y": nll_z + math.log(outcome.scale),
-        "crps_y": float(distribution.crps(targets).mean()) * outcome.scale,
-        "coverage_90": interval_coverage(distribution, targets, level=0.9),
-    }
+def nll_z(distribution: Distribution, y: np.ndarray) -> float:
+    """Return the mean NLL of the standardised target in the model's own precision, float32 for the published ones."""
+    return float(-distribution.standard_log_prob(y).mean())
+
+
+def nll_y(distribution: Distribution, y: np.ndarray) -> float:
+    """Return -mean log p(y): the standardised density is the target's times its scale."""
+    return nll_z(distribution, y) + math.log(distribution.scale)
+
+
+def crps_y(distribution: Distribution, y: np.ndarray) -> float:
+    """Average the continuous ranked probability score."""
+    return float(distribution.crps(y).mean())
+
+
+def rmse_y(distribution: Distribution, y: np.ndarray) -> float:
+    """Return the root of the mean squared error of the reported means."""
+    return _rmse(distribution.mean, y)
+
+
+def rmse_y_uncalibrated(distribution: Distribution, y: np.ndarray) -> float:
+    """Return the RMSE of the means before calibration; without calibration these are the reported means."""
+    before = distribution.mean_before_calibration
+    return _rmse(distribution.mean if before is None else before, y)
+
+
+def coverage_90(distribution: Distribution, y: np.ndarray) -> float:
+    """Return the share of targets inside the central 90% interval."""
+    return interval_coverage(distribution, y, coverage=0.9)
+
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("nll_y", "NLL in original units", "NLL", "y", True, nll_y),
+        Metric(
+            "nll_z", "NLL of the standardised target", "NLL", "z", True, nll_z, published_name="nll_z", compared=False
+        ),
+        Metric("crps_y", "CRPS in original units", "CRPS", "y", True, crps_y),
+        Metric("rmse_y", "RMSE in original units", "RMSE", "y", True, rmse_y, published_name="rmse"),
+        Metric(
+            "rmse_y_uncalibrated",
+            "RMSE in original units, before calibration",
+            "RMSE before calibration",
+            "y",
+            True,
+            rmse_y_uncalibrated,
+            compared=False,
+        ),
+        Metric("coverage_90", "Coverage of the central 90% interval", "90% coverage", "", None, coverage_90),
+        Metric("fit_seconds", "Seconds to fit a split, on one core", "fit", "s", None, None, decimals=1),
+    )
+}
+
+
+def compared() -> list[Metric]:
+    """Return the metrics that have tables in the comparison of methods."""
+    return [metric for metric in METRICS.values() if metric.compared]
+
+
+def ranked() -> list[Metric]:
+    """Return the metrics by which methods are ranked: those compared in which lower is better."""
+    return [metric for metric in compared() if metric.lower_is_better]
+
+
+def scores(distribution: Distribution, y: np.ndarray) -> dict[str, float]:
+    """Compute every scored metric from the test targets."""
+    return {metric.name: metric.function(distribution, y) for metric in METRICS.values() if metric.function is not None}
 
 
 PIT_BINS = 20
 
 
-def pit_counts(outcome: Outcome, y: np.ndarray) -> list[int]:
-    """How many targets fall into each twentieth of their predicted distribution: all alike if it is calibrated."""
-    z = torch.as_tensor((y - outcome.center) / outcome.scale, dtype=torch.float64)
-    return np.histogram(outcome.distribution_z.double().cdf(z).numpy(), bins=PIT_BINS, range=(0, 1))[0].tolist()
+def pit_counts(distribution: Distribution, y: np.ndarray) -> list[int]:
+    """Count the targets in each twentieth of their predicted distribution; equal counts mean that it is calibrated."""
+    return np.histogram(distribution.cdf(y), bins=PIT_BINS, range=(0, 1))[0].tolist()
 
 
-def rmse(mean: np.ndarray, y: np.ndarray) -> float:
-    return float(np.sqrt(np.mean((y - mean) ** 2)))
-
-
-def interval_coverage(distribution: Distribution, y: torch.Tensor, *, level: float) -> float:
-    """Share of targets inside the central interval: y is inside if and only if its cdf is."""
-    tail = (1 - level) / 2
+def interval_coverage(distribution: Distribution, y: np.ndarray, *, coverage: float) -> float:
+    """Return the share of targets inside the central interval: y is inside if and only if its cdf is."""
+    tail = (1 - coverage) / 2
     cdf = distribution.cdf(y)
-    return float(((cdf >= tail) & (cdf <= 1 - tail)).double().mean())
+    return float(((cdf >= tail) & (cdf <= 1 - tail)).mean())
+
+
+def _rmse(mean: np.ndarray, y: np.ndarray) -> float:
+    return float(np.sqrt(np.mean((y - mean) ** 2)))

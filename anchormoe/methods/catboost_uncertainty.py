@@ -6,16 +6,19 @@ import numpy as np
 from catboost import CatBoostRegressor
 
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.methods.preparation import SCALE_FLOOR, hold_out
+from anchormoe.methods.base import SCALE_FLOOR, StandardisedRegressor, hold_out
 
 
-class CatBoostUncertainty:
-    """The stage with the lowest validation NLL, then a refit on all rows."""
+class CatBoostUncertainty(StandardisedRegressor):
+    """CatBoost with the number of stages that has the lowest validation NLL, fitted again on all rows."""
 
-    def __init__(self, *, stages: int = 2000, learning_rate: float = 0.05, depth: int = 4) -> None:
+    def __init__(
+        self, *, stages: int = 2000, learning_rate: float = 0.05, depth: int = 4, random_state: int = 0
+    ) -> None:
+        super().__init__(random_state=random_state)
         self.stages, self.learning_rate, self.depth = stages, learning_rate, depth
 
-    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         train, validation = hold_out(len(y), seed)
         model = self._model(self.stages, seed)
         model.fit(X[train], y[train], eval_set=(X[validation], y[validation]), early_stopping_rounds=100)
@@ -33,6 +36,6 @@ class CatBoostUncertainty:
             allow_writing_files=False,
         )
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
+    def _predict(self, X: np.ndarray) -> GaussianMixture:
         mean, variance = self.model.predict(X, prediction_type="RMSEWithUncertainty", thread_count=1).T
         return GaussianMixture.normal(mean, np.maximum(np.sqrt(variance), SCALE_FLOOR))

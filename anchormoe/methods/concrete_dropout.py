@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.methods.networks import (
+from anchormoe.methods.base import StandardisedRegressor, hold_out, standardiser
+from anchormoe.methods.batched_networks import (
     Architecture,
     Layers,
     mean_and_variance,
@@ -18,20 +19,20 @@ from anchormoe.methods.networks import (
     num_steps,
     train,
 )
-from anchormoe.methods.preparation import hold_out, standardiser
 
 TEMPERATURE = 0.1
 INITIAL_RATE = 0.1
-# The learned variance keeps shrinking on the rows it is trained on and takes the rates with it, so training has to stop
-# in time, and where little noise is left (Naval) in small steps. Several networks, trained side by side, make the
-# choice less a matter of chance.
+# The learned variance keeps shrinking on the rows it is trained on, and the rates shrink with it. So training must stop
+# early, and where little noise is left (Naval) it needs small steps. Several networks are trained side by side to make
+# the choice less random.
 FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 NUM_TRIALS = 3
 
 
-class ConcreteDropout:
-    """One network with a mean, a variance and a learned rate per layer; learning rate and length of training by
-    held-out rows.
+class ConcreteDropout(StandardisedRegressor):
+    """One network with a mean, a variance and a learned dropout rate per layer.
+
+    The learning rate and the length of training are chosen on held-out rows.
 
     p(y | x) = 1/T sum_t N(y; mu(x; w_t), s^2(x; w_t)), w_t: the weights under the t-th relaxed mask. The T masks are
     drawn once, so that a row's prediction does not depend on the rows beside it.
@@ -47,22 +48,23 @@ class ConcreteDropout:
         batch_size: int = 128,
         learning_rates: Sequence[float] = (3e-3, 1e-2),
         length_scale: float = 1e-2,
+        random_state: int = 0,
     ) -> None:
+        super().__init__(random_state=random_state)
         self.hidden_dim, self.num_samples = hidden_dim, num_samples
         self.epochs, self.max_steps, self.batch_size = epochs, max_steps, batch_size
         self.learning_rates, self.length_scale = tuple(learning_rates), length_scale
 
-    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
         train_rows, validation = hold_out(len(y), seed)
         to_columns = standardiser(X[train_rows])
         rate_of_trial = np.repeat(self.learning_rates, NUM_TRIALS)
         stages = self._train(to_columns(X[train_rows]), y[train_rows], FRACTIONS, rate_of_trial, generator)
-        targets = torch.as_tensor(y[validation], dtype=torch.float64)
 
         def likelihood(network: Layers) -> float:
             mixture = _mixture(self._sample(network, generator), to_columns(X[validation]))
-            return float(mixture.log_prob(targets).mean())
+            return float(mixture.log_prob(y[validation]).mean())
 
         likelihoods = {
             (rate, fraction): np.mean(
@@ -86,7 +88,7 @@ class ConcreteDropout:
         learning_rates: Sequence[float] | np.ndarray,
         generator: torch.Generator,
     ) -> list[Layers]:
-        """A network for each of the learning rates after fractions of the full training."""
+        """Train a network for each learning rate and return them after each fraction of the full training."""
 
         def loss(layers: Layers, x_MBI: Tensor, y_MB: Tensor) -> Tensor:
             logit_2M11 = _logits(layers).unflatten(1, (-1, 1, 1))
@@ -117,30 +119,29 @@ class ConcreteDropout:
             _relaxed_mask(logit_21[1], (self.num_samples, self.hidden_dim), generator),
         )
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
+    def _predict(self, X: np.ndarray) -> GaussianMixture:
         return _mixture(self.networks, self.to_columns(X))
 
 
 def _mixture(networks: Layers, X: np.ndarray) -> GaussianMixture:
     means, variances = mean_and_variance(networks.predict(X))
-    means, scales = means.T, variances.sqrt().T
-    return GaussianMixture(torch.full_like(means, -math.log(means.shape[1])), means, scales)
+    return GaussianMixture.equal_weights(means.T.numpy(), variances.sqrt().T.numpy())
 
 
 def _logits(layers: Layers) -> Tensor:
-    """log(p / (1 - p)) of the rates p of either layer (2, M); learned as the difference from the initial rate's."""
+    """Return log(p / (1 - p)) of both layers' rates p (2, M), learned as the difference from the initial rate's."""
     return layers.further.T + math.log(INITIAL_RATE / (1 - INITIAL_RATE))
 
 
 def _relaxed_mask(logit: Tensor, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """(1 - z) / (1 - p), z = sigmoid((logit p + logit u) / temperature), u uniform: near 0 with probability p."""
+    """Draw (1 - z) / (1 - p), z = sigmoid((logit p + logit u) / temperature), u uniform: near 0 with probability p."""
     uniform = torch.rand(*shape, generator=generator).clamp_(1e-7, 1 - 1e-7)
     kept = torch.sigmoid(-(logit + uniform.logit()) / TEMPERATURE)
     return kept / torch.sigmoid(-logit)
 
 
 def _divergence(layers: Layers, length_scale: float) -> Tensor:
-    """KL(q || prior) up to a constant, by network (M): sum over layers of l^2 |W|^2 / (2 (1 - p)) - K H(p).
+    """Return KL(q || prior) of each network (M), up to a constant: sum over layers l^2 |W|^2 / (2 (1 - p)) - K H(p).
 
     K is the number of units the rate is for, H the entropy of a Bernoulli variable.
     """

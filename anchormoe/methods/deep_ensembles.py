@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.methods.networks import (
+from anchormoe.methods.base import StandardisedRegressor, hold_out, standardiser
+from anchormoe.methods.batched_networks import (
     Architecture,
     Layers,
     mean_and_variance,
@@ -18,13 +19,14 @@ from anchormoe.methods.networks import (
     num_steps,
     train,
 )
-from anchormoe.methods.preparation import hold_out, standardiser
 
 ADVERSARIAL_STEP = 0.01  # of a feature's range
 
 
-class DeepEnsemble:
-    """Batch size and learning rate by the log-likelihood of held-out rows, then the members on all rows.
+class DeepEnsemble(StandardisedRegressor):
+    """An ensemble of networks, fitted to all rows.
+
+    Batch size and learning rate are chosen by the log-likelihood of held-out rows.
 
     p(y | x) = N(y; mean_m mu_m, mean_m (s_m^2 + mu_m^2) - (mean_m mu_m)^2): the moments of the members' mixture.
     """
@@ -38,23 +40,24 @@ class DeepEnsemble:
         batch_sizes: Sequence[int] = (32, 100),
         learning_rates: Sequence[float] = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05),
         adversarial: bool = False,
+        random_state: int = 0,
     ) -> None:
+        super().__init__(random_state=random_state)
         self.num_members, self.hidden_dim = num_members, hidden_dim
         self.epochs, self.adversarial = epochs, adversarial
         self.batch_sizes, self.learning_rates = tuple(batch_sizes), tuple(learning_rates)
 
-    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
         train_rows, validation = hold_out(len(y), seed)
         to_columns = standardiser(X[train_rows])
-        targets = torch.as_tensor(y[validation], dtype=torch.float64)
         best = -math.inf
         self.batch_size, self.learning_rate = self.batch_sizes[0], self.learning_rates[0]
         for batch_size in self.batch_sizes:
             networks = self._train(to_columns(X[train_rows]), y[train_rows], self.learning_rates, batch_size, generator)
             outputs = networks.predict(to_columns(X[validation])).unflatten(0, (-1, self.num_members))
             for learning_rate, members in zip(self.learning_rates, outputs, strict=True):
-                likelihood = float(_pool(members).log_prob(targets).mean())  # nan, never the best: it diverged
+                likelihood = float(_pool(members).log_prob(y[validation]).mean())  # nan, never the best, if it diverged
                 if likelihood > best:
                     best, self.batch_size, self.learning_rate = likelihood, batch_size, learning_rate
 
@@ -69,7 +72,7 @@ class DeepEnsemble:
         batch_size: int,
         generator: torch.Generator,
     ) -> Layers:
-        """An ensemble per learning rate, one after the other."""
+        """Train an ensemble per learning rate and return their members one after the other."""
         adversarial_step_I = ADVERSARIAL_STEP * torch.as_tensor(np.ptp(X, axis=0), dtype=torch.float32)
 
         def loss(layers: Layers, x_MBI: Tensor, y_MB: Tensor) -> Tensor:
@@ -94,7 +97,7 @@ class DeepEnsemble:
         )
         return networks
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
+    def _predict(self, X: np.ndarray) -> GaussianMixture:
         return _pool(self.networks.predict(self.to_columns(X)))
 
 

@@ -11,23 +11,26 @@ from scipy.linalg import block_diag, cho_factor, cho_solve
 from sklearn.preprocessing import SplineTransformer
 
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.methods.preparation import SCALE_FLOOR, hold_out, standardiser
+from anchormoe.methods.base import SCALE_FLOOR, StandardisedRegressor, hold_out, standardiser
 
 # From smooth to rough: each fit starts where the one before it ended.
 PENALTIES = (10000.0, 1000.0, 100.0, 10.0, 1.0, 0.1)
-RIDGE = 1e-1  # of the smoothness penalty; decides what the data and the curvature leave open
-JITTER = 1e-6  # of a row; a spline basis sums to one, as the intercept does
+RIDGE = 1e-1  # share of the smoothness penalty; it decides what the data and the curvature leave open
+JITTER = 1e-6  # share of a row's weight; needed because a spline basis sums to one, as the intercept does
 MAX_LEVERAGE = 0.95
 TOLERANCE = 1e-4  # nats per row
 
 
-class GAMLSS:
-    """Penalised cubic splines for both parameters; their two penalties have the lowest held-out NLL."""
+class GAMLSS(StandardisedRegressor):
+    """Penalised cubic splines for both parameters, with the two penalties that have the lowest held-out NLL."""
 
-    def __init__(self, *, num_knots: int = 8, rounds: int = 30, penalties: tuple[float, ...] = PENALTIES) -> None:
+    def __init__(
+        self, *, num_knots: int = 8, rounds: int = 30, penalties: tuple[float, ...] = PENALTIES, random_state: int = 0
+    ) -> None:
+        super().__init__(random_state=random_state)
         self.num_knots, self.rounds, self.penalties = num_knots, rounds, penalties
 
-    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         train, validation = hold_out(len(y), seed)
         basis = _Basis(X[train], num_knots=self.num_knots)
         rows, held_out = basis(X[train]), basis(X[validation])
@@ -41,13 +44,13 @@ class GAMLSS:
         self.basis = _Basis(X, num_knots=self.num_knots)
         self.model = _fit(self.basis(X), y, self.basis.penalty, self.penalty, rounds=self.rounds)
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
+    def _predict(self, X: np.ndarray) -> GaussianMixture:
         location, log_scale = self.model(self.basis(X))
         return GaussianMixture.normal(location, np.exp(log_scale))
 
 
 class _Basis:
-    """A column of ones, then a B-spline basis per feature that is not constant; and the penalty on the coefficients."""
+    """A column of ones and a B-spline basis for each feature that varies, with the penalty on the coefficients."""
 
     def __init__(self, X: np.ndarray, *, num_knots: int) -> None:
         self.standardise = standardiser(X)
@@ -55,7 +58,7 @@ class _Basis:
         self.splines: dict[int, SplineTransformer] = {}
         blocks = [np.zeros((1, 1))]
         for column in range(Z.shape[1]):
-            # Knots where the rows are; a feature of few values has few distinct ones.
+            # Knots are at quantiles of the rows; a feature with few values has few distinct knots.
             knots = np.unique(np.quantile(Z[:, column], np.linspace(0, 1, num_knots)))
             if len(knots) < 2:
                 continue
@@ -75,7 +78,7 @@ class _Basis:
 class _Model:
     location: np.ndarray  # coefficients of the basis
     log_scale: np.ndarray
-    bounds: tuple[float, float]  # of the log-scale on the training rows: outside them it is extrapolated, not estimated
+    bounds: tuple[float, float]  # range of the log-scale on the training rows; outside it would be extrapolated
 
     def __call__(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return rows @ self.location, np.clip(rows @ self.log_scale, *self.bounds)
@@ -110,13 +113,13 @@ def _fit(
         jitter = JITTER * weights.mean() * np.eye(rows.shape[1])
         inverse = np.linalg.inv(weighted.T @ rows + location_penalty + jitter)
         location = inverse @ (weighted.T @ y)
-        # A row pulls the location towards itself; without this its residual says too little about the scale.
+        # A row pulls the location towards itself; without this correction its residual understates the scale.
         leverage = np.clip(((rows @ inverse) * weighted).sum(1), 0, MAX_LEVERAGE)
         squared = (y - rows @ location) ** 2 / (1 - leverage)
 
         gradient = rows.T @ (squared * weights - 1) - scale_penalty @ log_scale
         step = cho_solve(curvature, gradient)
-        # A row far from its location asks for more than the quadratic approximation can promise.
+        # The quadratic approximation overshoots where rows are far from their location.
         current = objective(log_scale)
         while (after := objective(log_scale + step)) > current and np.abs(step).max() > 1e-6:
             step = step / 2
@@ -134,6 +137,6 @@ def _bounded(log_scale: np.ndarray) -> np.ndarray:
 
 
 def _loss(squared_error: np.ndarray, log_scale: np.ndarray) -> float:
-    """Mean NLL in nats, without its constant."""
+    """Return the mean NLL in nats, without its constant."""
     log_scale = _bounded(log_scale)
     return float(np.mean(0.5 * squared_error * np.exp(-2 * log_scale) + log_scale))

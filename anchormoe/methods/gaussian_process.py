@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.methods.preparation import standardiser
+from anchormoe.methods.base import StandardisedRegressor, standardiser
 
 with warnings.catch_warnings():
     # The library compiles a function with torch.jit when it is imported.
@@ -25,15 +25,15 @@ with warnings.catch_warnings():
     from linear_operator.utils.errors import NotPSDError
     from linear_operator.utils.warnings import NumericalWarning
 
-NOISE_FLOOR = 1e-6  # of the target's variance; less, and the covariance of near-equal rows has no Cholesky factor
-JITTER = 1e-6  # of the inducing points' variance, to the same end
+NOISE_FLOOR = 1e-6  # share of the target's variance; with less, near-equal rows leave no Cholesky factor
+JITTER = 1e-6  # of the inducing points' variance, for the same reason
 SPARSE_START_NOISE = 0.01
-BOUNDS = (-25.0, 50.0)  # of a parameter before its constraint: a line search may not leave what can be computed
-PREDICT_ROWS = 1000  # at a time; bounds the memory, not the result
+BOUNDS = (-25.0, 50.0)  # of a parameter before its constraint, so that a line search stays where values are finite
+PREDICT_ROWS = 1000  # rows at a time; it bounds the memory and does not change results
 
 
-class GaussianProcess:
-    """Constant mean, Matern-5/2 kernel and Gaussian noise; what is unknown maximises the marginal likelihood.
+class GaussianProcess(StandardisedRegressor):
+    """A process with constant mean, Matern-5/2 kernel and Gaussian noise, fitted by its marginal likelihood.
 
     Above exact_up_to rows the likelihood is replaced by Titsias' lower bound on it with num_inducing inducing points,
     which start at training rows and are learnt as well. The cost of a step is cubic in the rows, so most are taken on
@@ -49,11 +49,13 @@ class GaussianProcess:
         steps: int = 100,
         refining_steps: int = 30,
         sparse_steps: int = 100,
+        random_state: int = 0,
     ) -> None:
+        super().__init__(random_state=random_state)
         self.exact_up_to, self.num_inducing, self.warm_up_rows = exact_up_to, num_inducing, warm_up_rows
         self.steps, self.refining_steps, self.sparse_steps = steps, refining_steps, sparse_steps
 
-    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         self.standardise = standardiser(X)
         features, target = torch.as_tensor(self.standardise(X)), torch.as_tensor(y, dtype=torch.float64)
         order = torch.as_tensor(np.random.default_rng(seed).permutation(len(y)))
@@ -68,7 +70,7 @@ class GaussianProcess:
             exact.set_train_data(features, target, strict=False)
             exact.maximise_likelihood(steps=self.refining_steps)
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
+    def _predict(self, X: np.ndarray) -> GaussianMixture:
         features = torch.as_tensor(self.standardise(X))
         with torch.no_grad(), _quiet_cholesky():
             parts = [self.model.latent(rows) for rows in features.split(PREDICT_ROWS)]
@@ -108,10 +110,11 @@ class _Exact(gpytorch.models.ExactGP):
 
 
 class _Sparse(torch.nn.Module):
-    """Titsias' bound log N(y; m, Q + s^2 I) - tr(K - Q) / (2 s^2), Q = K_nu K_uu^-1 K_un, u the inducing points.
+    """The sparse process of Titsias' bound log N(y; m, Q + s^2 I) - tr(K - Q) / (2 s^2).
 
-    The library has it too, but its factors are of K_uu and Q themselves and break down where there is hardly any noise
-    (Naval). With L L^T = K_uu and A = L^-1 K_un / s all goes through I + A A^T, which no small noise can make singular.
+    Q = K_nu K_uu^-1 K_un, and u are the inducing points. The library's own version factorises K_uu and Q themselves and
+    breaks down where there is hardly any noise (Naval). Here, with L L^T = K_uu and A = L^-1 K_un / s, everything goes
+    through I + A A^T, which small noise cannot make singular.
     """
 
     def __init__(self, start: _Exact, features: Tensor, target: Tensor, inducing: Tensor) -> None:
@@ -119,14 +122,14 @@ class _Sparse(torch.nn.Module):
         self.mean, self.kernel, self.likelihood = start.mean, start.kernel, start.likelihood
         self.inducing = torch.nn.Parameter(inducing.clone())
         self.features, self.target = features, target
-        # Few points leave an error that noise must explain; from too little of it the bound is too steep to climb.
+        # Few points leave an error that noise must explain; with too little of it the bound is too steep to search.
         self.likelihood.noise = max(self.likelihood.noise.item(), SPARSE_START_NOISE)
 
     def maximise_bound(self, *, steps: int) -> None:
         _minimise(lambda: -self._bound() / len(self.target), self, steps=steps)
 
     def _factors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """L, A, the factor of I + A A^T, and that factor's inverse times A (y - m) / s."""
+        """Return L, A, the factor of I + A A^T, and that factor's inverse times A (y - m) / s."""
         noise = self.likelihood.noise
         jitter = JITTER * self.kernel.outputscale * torch.eye(len(self.inducing), dtype=torch.float64)
         L = torch.linalg.cholesky(self.kernel(self.inducing).to_dense() + jitter)
@@ -158,14 +161,14 @@ def _solve(lower: Tensor, right: Tensor) -> Tensor:
 
 
 def _minimise(loss: Callable[[], Tensor], module: torch.nn.Module, *, steps: int) -> None:
-    """By L-BFGS, which needs far fewer factorisations than a first-order method."""
+    """Minimise a loss by L-BFGS, which needs far fewer factorisations than a first-order method."""
     parameters = list(module.parameters())
 
     def loss_and_gradient(values: np.ndarray) -> tuple[float, np.ndarray]:
         torch.nn.utils.vector_to_parameters(torch.as_tensor(values), parameters)
         try:
             value = loss()
-        except (NotPSDError, torch.linalg.LinAlgError):  # the line search went too far: it shall come back
+        except (NotPSDError, torch.linalg.LinAlgError):  # the line search went too far: a high value makes it return
             return 1e10, np.zeros_like(values)
         gradients = torch.autograd.grad(value, parameters)
         return value.item(), torch.cat([gradient.flatten() for gradient in gradients]).numpy()
@@ -185,8 +188,8 @@ def _minimise(loss: Callable[[], Tensor], module: torch.nn.Module, *, steps: int
 
 @contextlib.contextmanager
 def _quiet_cholesky() -> Iterator[None]:
-    """A Cholesky factor at every size: the library's estimates for many rows draw from the global random stream."""
+    """Use Cholesky factors at every size: the library's estimates for many rows draw from the global random stream."""
     with gpytorch.settings.max_cholesky_size(10**9), warnings.catch_warnings():
-        # It says so when it adds to the diagonal of a covariance, which near-equal rows need.
+        # The library warns when it adds to the diagonal of a covariance, which near-equal rows need.
         warnings.filterwarnings("ignore", category=NumericalWarning)
         yield

@@ -5,17 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.methods.preparation import SCALE_FLOOR, hold_out
-from anchormoe.model.anchors import trees
+from anchormoe.methods.base import SCALE_FLOOR, StandardisedRegressor, hold_out
+from anchormoe.model.anchors import exact_trees
 
 
-class HomoscedasticGBDT:
-    """Boosted trees with the stage of the lowest validation error, which is also the variance; refitted on all rows."""
+class HomoscedasticGBDT(StandardisedRegressor):
+    """Boosted trees with the stage of the lowest validation error, which is the predicted scale of every row."""
 
-    def __init__(self, *, stages: int = 2000, learning_rate: float = 0.05, max_depth: int = 3) -> None:
+    def __init__(
+        self, *, stages: int = 2000, learning_rate: float = 0.05, max_depth: int = 3, random_state: int = 0
+    ) -> None:
+        super().__init__(random_state=random_state)
         self.stages, self.learning_rate, self.max_depth = stages, learning_rate, max_depth
 
-    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         train, validation = hold_out(len(y), seed)
         model = self._trees(X[train], y[train], self.stages)
         rmse = model.staged_rmse(X[validation], y[validation])
@@ -23,8 +26,8 @@ class HomoscedasticGBDT:
         self.scale = max(float(rmse.min()), SCALE_FLOOR)
         self.model = self._trees(X, y, self.stage)
 
-    def _trees(self, X: np.ndarray, y: np.ndarray, stages: int) -> trees.BoostedTrees:
-        return trees.fit(X, y, stages=stages, learning_rate=self.learning_rate, max_depth=self.max_depth)
+    def _trees(self, X: np.ndarray, y: np.ndarray, stages: int) -> exact_trees.BoostedTrees:
+        return exact_trees.fit(X, y, stages=stages, learning_rate=self.learning_rate, max_depth=self.max_depth)
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
+    def _predict(self, X: np.ndarray) -> GaussianMixture:
         return GaussianMixture.normal(self.model.predict(X, stages=self.stage), self.scale)

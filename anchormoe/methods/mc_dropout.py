@@ -10,18 +10,20 @@ import torch
 from torch import Tensor
 
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.methods.networks import Architecture, Layers, num_steps, train
-from anchormoe.methods.preparation import hold_out, standardiser
+from anchormoe.methods.base import StandardisedRegressor, hold_out, standardiser
+from anchormoe.methods.batched_networks import Architecture, Layers, num_steps, train
 
 # Scales 1 / sqrt(tau) to choose from, of the target's standard deviation.
 SCALES = np.geomspace(1e-3, 2.0, 60)
-# The paper ties weight decay to tau. Here tau is chosen after training, so decay takes the tau of a target that is all
-# noise; at the paper's length scale it is next to nothing for that tau and less for any greater one.
+# The paper ties weight decay to tau. Here tau is chosen after training, so decay uses the tau of a target that is all
+# noise; at the paper's length scale the decay is almost zero for that tau, and less for any larger one.
 DECAY_PRECISION = 1.0
 
 
-class MCDropout:
-    """Rate and tau by the log-likelihood of held-out rows, then one network on all rows.
+class MCDropout(StandardisedRegressor):
+    """One network with dropout at prediction, fitted to all rows.
+
+    The rate and tau are chosen by the log-likelihood of held-out rows.
 
     p(y | x) = 1/T sum_t N(y; f(x; w_t), 1/tau), w_t: the weights under the t-th dropout mask. The T masks are drawn
     once, so that a row's prediction does not depend on the rows beside it.
@@ -38,23 +40,24 @@ class MCDropout:
         batch_size: int = 128,
         learning_rate: float = 1e-2,
         length_scale: float = 1e-2,
+        random_state: int = 0,
     ) -> None:
+        super().__init__(random_state=random_state)
         self.hidden_dim, self.rates, self.num_samples = hidden_dim, tuple(rates), num_samples
         self.epochs, self.max_steps, self.batch_size = epochs, max_steps, batch_size
         self.learning_rate, self.length_scale = learning_rate, length_scale
 
-    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
         train_rows, validation = hold_out(len(y), seed)
         to_columns = standardiser(X[train_rows])
         networks = self._train(to_columns(X[train_rows]), y[train_rows], self.rates, generator)
-        targets = torch.as_tensor(y[validation], dtype=torch.float64)
         best = -math.inf
         self.rate, self.scale = self.rates[0], float(SCALES[-1])
         for index, rate in enumerate(self.rates):
             means = _sample(networks.only(index), rate, self.num_samples, generator).predict(to_columns(X[validation]))
             for scale in SCALES:
-                likelihood = float(_mixture(means, float(scale)).log_prob(targets).mean())
+                likelihood = float(_mixture(means, float(scale)).log_prob(y[validation]).mean())
                 if likelihood > best:
                     best, self.rate, self.scale = likelihood, rate, float(scale)
 
@@ -63,7 +66,7 @@ class MCDropout:
         self.networks = _sample(network, self.rate, self.num_samples, generator)
 
     def _train(self, X: np.ndarray, y: np.ndarray, rates: Sequence[float], generator: torch.Generator) -> Layers:
-        """One network per rate."""
+        """Train one network per rate."""
         rate_M = torch.tensor(rates)
         # lambda = (1 - p) l^2 / (2 N tau), in 1/N sum_n (y_n - f(x_n))^2 / 2 + lambda sum_w w^2
         decay_M = (1 - rate_M) * self.length_scale**2 / (2 * len(y) * DECAY_PRECISION)
@@ -89,12 +92,12 @@ class MCDropout:
         )
         return networks
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
+    def _predict(self, X: np.ndarray) -> GaussianMixture:
         return _mixture(self.networks.predict(self.to_columns(X)), self.scale)
 
 
 def _mask(rate: float | Tensor, shape: Sequence[int], generator: torch.Generator) -> Tensor:
-    """0 with the probability of the rate, else what keeps the expectation at 1."""
+    """Draw 0 with the probability of the rate, else the value that keeps the expectation at 1."""
     return (torch.rand(*shape, generator=generator) >= rate).float() / (1 - rate)
 
 
@@ -106,6 +109,4 @@ def _sample(network: Layers, rate: float, num_samples: int, generator: torch.Gen
 
 
 def _mixture(outputs_TN1: Tensor, scale: float) -> GaussianMixture:
-    means = outputs_TN1.squeeze(2).T
-    weight = torch.full_like(means, -math.log(means.shape[1]))
-    return GaussianMixture(weight, means, torch.full_like(means, scale))
+    return GaussianMixture.equal_weights(outputs_TN1.squeeze(2).T.numpy(), scale)

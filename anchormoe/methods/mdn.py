@@ -1,19 +1,19 @@
-"""One mixture-density network: Anchor-MoE with a single expert and nothing to anchor or to route."""
+"""One mixture-density network: Anchor-MoE with a single expert, without anchor and router."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
 
-from anchormoe.config.schema import AnchorMode, ModelConfig, RouterKind, TrainConfig
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.methods.preparation import hold_out, standardiser
+from anchormoe.methods.base import StandardisedRegressor, hold_out, standardiser
 from anchormoe.model.network import AnchorMoE
+from anchormoe.model.settings import AnchorMode, ModelSettings, RouterKind, TrainingSettings
 from anchormoe.model.training import Batch, predict, refit, select_epoch
 
 
-class MDN:
-    """The epoch with the lowest validation NLL on 20% of the rows, then as many on all of them."""
+class MDN(StandardisedRegressor):
+    """A network trained on all rows for the number of epochs that has the lowest NLL on 20% held-out rows."""
 
     def __init__(
         self,
@@ -23,9 +23,11 @@ class MDN:
         epochs: int = 400,
         batch_size: int = 128,
         sigma_min: float = 0.005,
+        random_state: int = 0,
     ) -> None:
-        self.train_config = TrainConfig(epochs=epochs, batch_size=batch_size, patience=50)
-        self.model_config = ModelConfig(
+        super().__init__(random_state=random_state)
+        self.train_config = TrainingSettings(epochs=epochs, batch_size=batch_size, patience=50)
+        self.model_config = ModelSettings(
             num_experts=1,
             top_k=1,
             router=RouterKind.none,
@@ -36,7 +38,7 @@ class MDN:
             sigma_max=10.0,
         )
 
-    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         self.to_columns = standardiser(X)
         train, validation = hold_out(len(y), seed)
         self.model = AnchorMoE(self.model_config, input_dim=X.shape[1])
@@ -46,7 +48,7 @@ class MDN:
         )
         refit(self.model, self._batch(X, y), selected.epoch, self.train_config)
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
+    def _predict(self, X: np.ndarray) -> GaussianMixture:
         return predict(self.model, self._batch(X, np.zeros(len(X))))
 
     def _batch(self, X: np.ndarray, y: np.ndarray) -> Batch:

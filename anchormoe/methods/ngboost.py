@@ -12,21 +12,21 @@ from ngboost.learners import default_tree_learner
 from sklearn.base import clone
 
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.methods.preparation import SCALE_FLOOR, hold_out
-from anchormoe.model.anchors import trees
+from anchormoe.methods.base import SCALE_FLOOR, StandardisedRegressor, hold_out
+from anchormoe.model.anchors import exact_trees
 
 
-class NGBoost:
-    """As its paper: the stage with the lowest validation NLL on 20% of the rows, then a refit on all of them.
+class NGBoost(StandardisedRegressor):
+    """NGBoost as in its paper: the stage with the lowest validation NLL on 20% of the rows, then a refit on all rows.
 
-    The learning rate is chosen with it: at 0.01 large datasets are not done after 2000 stages, at 0.05 small ones are
-    too soon. `own_trees=True` leaves the library its own learner: the same trees but for ties, in several times the
-    time.
+    The learning rate is chosen together with the stage: at 0.01 large datasets need more than 2000 stages, at 0.05
+    small ones stop too early. `own_trees=True` uses the library's own learner, which gives the same trees except for
+    ties and takes several times as long.
 
     `select_stage=False` with `raw_target=True` is the setting behind the published Wine and Protein cells: all stages
-    at the first rate, no validation, the target in its own units. These matter there: where no step lowers the loss any
-    more, the library's line search ends with one of 1e-4 in those units, which is less on Protein than on a z-scored
-    target.
+    at the first rate, no validation, the target in its own units. The units matter there: where no step lowers the loss
+    any more, the library's line search ends with a step of 1e-4 in these units, which is less on Protein than on a
+    z-scored target.
     """
 
     def __init__(
@@ -37,11 +37,13 @@ class NGBoost:
         select_stage: bool = True,
         own_trees: bool = False,
         raw_target: bool = False,
+        random_state: int = 0,
     ) -> None:
+        super().__init__(random_state=random_state)
         self.stages, self.learning_rates = stages, tuple(learning_rates)
         self.select_stage, self.own_trees, self.raw_target = select_stage, own_trees, raw_target
 
-    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         stages, learning_rate = (
             self._selected(X, y, seed) if self.select_stage else (self.stages, self.learning_rates[0])
         )
@@ -69,19 +71,19 @@ class NGBoost:
             random_state=seed,
         )
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
+    def _predict(self, X: np.ndarray) -> GaussianMixture:
         predicted = self.model.pred_dist(X)
         return GaussianMixture.normal(predicted.loc, np.maximum(predicted.scale, self.scale_floor))
 
 
 class Tree:
-    """A learner for the ngboost library: what its own, scikit-learn's tree of depth 3, computes on columns sorted once.
+    """A learner for the ngboost library: the same trees of depth 3 as its default learner, on columns sorted once.
 
     The library clones its learner for every tree and fits it to the same rows.
     """
 
     def __init__(self, X: np.ndarray) -> None:
-        self.columns = trees.SortedColumns(X)
+        self.columns = exact_trees.SortedColumns(X)
 
     def __sklearn_clone__(self) -> Tree:
         return copy.copy(self)

@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.cluster import KMeans
 
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.methods.preparation import standardiser
+from anchormoe.methods.base import StandardisedRegressor, standardiser
 
 NUM_CLUSTERS = 20
 NUM_FEATURES = 4096
@@ -23,8 +23,8 @@ VARIANCE_FLOOR = 1e-8
 _FLOOR = 1e-12
 
 
-class RFFKernelRidge:
-    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+class RFFKernelRidge(StandardisedRegressor):
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         self.to_columns = standardiser(X)
         X = self.to_columns(X)
         clusters = KMeans(NUM_CLUSTERS, n_init=10, random_state=seed).fit(X)
@@ -42,19 +42,19 @@ class RFFKernelRidge:
             residual2 = (y - design @ coefficients) ** 2
             self.variances[k] = max(float(weight @ residual2 / (weight.sum() + _FLOOR)), VARIANCE_FLOOR)
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
+    def _predict(self, X: np.ndarray) -> GaussianMixture:
         X = self.to_columns(X)
         membership = _memberships(X, self.centers, self.bandwidth2)
         means = np.column_stack([features(X) @ coefficients for features, coefficients in self.experts])
         return GaussianMixture(
-            torch.as_tensor(np.log(membership + _FLOOR)),
-            torch.as_tensor(means),
-            torch.as_tensor(np.sqrt(self.variances)).expand(means.shape),
+            np.log(membership + _FLOOR),
+            means,
+            np.broadcast_to(np.sqrt(self.variances), means.shape),
         )
 
 
 class _FourierFeatures:
-    """phi(x) = sqrt(2 / m) cos(x Omega + beta), Omega ~ N(0, 1 / bandwidth^2), beta ~ U[0, 2 pi)."""
+    """The features phi(x) = sqrt(2 / m) cos(x Omega + beta), Omega ~ N(0, 1 / bandwidth^2), beta ~ U[0, 2 pi)."""
 
     def __init__(self, input_dim: int, bandwidth: float, seed: int) -> None:
         stream = np.random.RandomState(seed)
@@ -70,10 +70,11 @@ class _FourierFeatures:
 
 
 def _weighted_ridge(design: np.ndarray, weight: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """theta = (B'B + RIDGE I)^-1 B't = B' (BB' + RIDGE I)^-1 t, B = W^1/2 Phi, t = W^1/2 z: the smaller is solved.
+    """Compute theta = (B'B + RIDGE I)^-1 B't = B' (BB' + RIDGE I)^-1 t with B = W^1/2 Phi and t = W^1/2 z.
 
-    By conjugate gradients in float64, preconditioned with the Cholesky factor of the same matrix in float32: the
-    matrix and its factor are nearly all of the work, and in float32 they take half the time. Some five steps do.
+    Of the two systems the smaller is solved. The solver is conjugate gradients in float64, preconditioned with the
+    Cholesky factor of the same matrix in float32. The matrix and its factor are nearly all of the work, and float32
+    halves it. About five steps are enough.
     """
     root = np.sqrt(weight)
     weighted, target = design * root[:, None], root * z

@@ -9,19 +9,29 @@ import xgboost
 from sklearn.model_selection import KFold
 
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.methods.preparation import SCALE_FLOOR, hold_out
+from anchormoe.methods.base import SCALE_FLOOR, StandardisedRegressor, hold_out
 
 
-class XGBoostNormal:
-    """The scale is learned from residuals of rows the mean has not seen: those it was fitted to look far too small."""
+class XGBoostNormal(StandardisedRegressor):
+    """A pair of boosted models.
+
+    The scale is learned from out-of-fold residuals, because those of rows that the mean was fitted to are too small.
+    """
 
     def __init__(
-        self, *, stages: int = 2000, learning_rate: float = 0.05, max_depth: int = 3, num_folds: int = 5
+        self,
+        *,
+        stages: int = 2000,
+        learning_rate: float = 0.05,
+        max_depth: int = 3,
+        num_folds: int = 5,
+        random_state: int = 0,
     ) -> None:
+        super().__init__(random_state=random_state)
         self.stages, self.num_folds = stages, num_folds
         self.settings = {"learning_rate": learning_rate, "max_depth": max_depth, "nthread": 1}
 
-    def fit(self, X: np.ndarray, y: np.ndarray, *, seed: int) -> None:
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         settings = {**self.settings, "seed": seed}
         stages = self._best_stage(settings, X, y, seed)
         residual = np.empty_like(y)
@@ -49,14 +59,14 @@ class XGBoostNormal:
         )
         return model.best_iteration + 1
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
+    def _predict(self, X: np.ndarray) -> GaussianMixture:
         rows = xgboost.DMatrix(X)
         scale = np.exp(np.clip(self.log_scale.predict(rows, output_margin=True), np.log(SCALE_FLOOR), 10))
         return GaussianMixture.normal(self.mean.predict(rows), scale)
 
 
 def _scale_gradient(log_scale: np.ndarray, residuals: xgboost.DMatrix) -> tuple[np.ndarray, np.ndarray]:
-    """Of s + r^2 exp(-2 s) / 2; the second derivative is replaced by its expectation, which is never near zero."""
+    """Return the derivatives of s + r^2 exp(-2 s) / 2; the second is its expectation, which is never near zero."""
     share = residuals.get_label() ** 2 * np.exp(-2 * log_scale)
     return 1 - share, np.full_like(share, 2.0)
 

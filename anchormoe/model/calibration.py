@@ -1,4 +1,4 @@
-"""What is fitted on rows that the model has not seen: the linear map of the predicted mean."""
+"""Calibration: a linear map of the predicted mean, fitted on rows that the model has not seen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class LinearMap:
-    """mean -> slope * mean + intercept, in original units."""
+    """The map mean -> slope * mean + intercept, in original units."""
 
     slope: float = 1.0
     intercept: float = 0.0
@@ -19,7 +19,7 @@ class LinearMap:
 
 
 def fit_linear_map(mean: np.ndarray, y: np.ndarray, spread: np.ndarray | float = 1.0) -> LinearMap:
-    """Least squares of y on (mean, 1), each row's error in units of its spread."""
+    """Fit y to (mean, 1) by least squares, with each row's error in units of its spread."""
     design = np.column_stack([mean, np.ones_like(mean)]) / np.reshape(spread, (-1, 1))
     slope, intercept = np.linalg.lstsq(design, y / spread, rcond=None)[0]
     return LinearMap(float(slope), float(intercept))

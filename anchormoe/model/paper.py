@@ -1,117 +1,179 @@
-"""The paper's recipe on one split: anchor, phase 1 on TR/VA, phase 2 on TV, linear map on CAL, prediction of TEST."""
+"""Anchor-MoE by the paper's recipe: anchor, phase 1 on TR/VA, phase 2 on TV, linear map of the mean on CAL."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any, Self
 
-from anchormoe.config.schema import (
-    AnchorConfig,
-    Calibration,
-    Config,
-    Fold,
-    ModelConfig,
-    RunRules,
-    TrainConfig,
-)
-from anchormoe.data.dataset import Dataset
-from anchormoe.data.splits import Split
-from anchormoe.distributions.scores import Outcome
-from anchormoe.model.anchors.boosted import AnchorMeans, anchor_means
+import numpy as np
+
+from anchormoe.data.splits import InnerSplit, inner_split
+from anchormoe.distributions.mixture import GaussianMixture
+from anchormoe.model.anchors.selection import SelectedAnchor, require_usable, select_anchor
 from anchormoe.model.calibration import LinearMap, fit_linear_map
-from anchormoe.model.kernels.compiled import clock
+from anchormoe.model.kernels.clock import clock
 from anchormoe.model.network import AnchorMoE, initial_model
-from anchormoe.model.scaling import Scaling
+from anchormoe.model.settings import (
+    AnchorSettings,
+    Calibration,
+    Fold,
+    InitialWeights,
+    ModelSettings,
+    TrainingSettings,
+)
 from anchormoe.model.sharing import shared
+from anchormoe.model.standardise import Scaling
 from anchormoe.model.training import Batch, SelectedEpoch, predict, refit, select_epoch
 
 
-def fit_predict(config: Config, dataset: Dataset, split: Split, *, inner_seed: int) -> Outcome:
-    fit: Fit = shared(_fit)(
-        config.anchor, config.model, config.train, config.rules, config.seed, dataset, split, inner_seed
-    )
-    start = clock()
-    linear_map = LinearMap()
-    calibrated = config.calibration is not Calibration.none and len(split.cal) > 0
-    if calibrated:
-        cal = predict(fit.model, fit.batch(dataset, split, "cal"))
-        spread = cal.variance.sqrt().numpy() if config.calibration is Calibration.weighted else 1.0
-        linear_map = fit_linear_map(fit.scaling.to_y(cal.mean), dataset.y[split.cal], spread)
-    fitted = clock()
+class PaperAnchorMoE:
+    """The regressor of the paper, with the quirks of its published runs as arguments.
 
-    mixture = predict(fit.model, fit.batch(dataset, split, "test"))
-    mean_y = fit.scaling.to_y(mixture.mean)
-    return Outcome(
-        distribution_z=mixture,
-        center=fit.scaling.y_mean,
-        scale=fit.scaling.y_std,
-        mean_y=linear_map(mean_y),
-        mean_y_uncalibrated=mean_y,
-        fit_seconds=fit.seconds + fitted - start,
-        predict_seconds=clock() - fitted,
-        anchor_stage=fit.anchor.stage,
-        epoch=fit.selected.epoch,
-        longest_wait=fit.selected.longest_wait,
-        calibration_a=linear_map.slope if calibrated else None,
-        calibration_b=linear_map.intercept if calibrated else None,
-    )
+    inner_seed: the seed of the inner splits and the anchor; None means the random state.
+    calibration_fraction, validation_fraction: CAL's share of the training rows, VA's share of the rest.
+    feature_fold: the fold whose column statistics phase 2 uses.
+    anchor_column: whether the anchor is a column of the network's input.
+    weight_draws: the initial weights are this draw of the random state's stream; the published run of split n first
+        drew the weights of all splits before it.
+    """
+
+    def __init__(
+        self,
+        *,
+        anchor: AnchorSettings | None = None,
+        model: ModelSettings | None = None,
+        train: TrainingSettings | None = None,
+        calibration: Calibration = Calibration.linear,
+        calibration_fraction: float = 0.125,
+        validation_fraction: float = 0.2,
+        feature_fold: Fold = Fold.train_validation,
+        anchor_column: bool = True,
+        initial_weights: InitialWeights = InitialWeights.own,
+        weight_draws: int = 1,
+        inner_seed: int | None = None,
+        random_state: int = 1,
+    ) -> None:
+        self.anchor = anchor or AnchorSettings()
+        self.model = model or ModelSettings()
+        self.train = train or TrainingSettings()
+        self.calibration = calibration
+        self.calibration_fraction = calibration_fraction
+        self.validation_fraction = validation_fraction
+        self.feature_fold = feature_fold
+        self.anchor_column = anchor_column
+        self.initial_weights = initial_weights
+        self.weight_draws = weight_draws
+        self.inner_seed = random_state if inner_seed is None else inner_seed
+        self.random_state = random_state
+        require_usable(self.anchor)
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        """Fit to rows X (N, I) and targets y (N,)."""
+        inner = inner_split(
+            len(y),
+            self.inner_seed,
+            calibration_fraction=self.calibration_fraction,
+            validation_fraction=self.validation_fraction,
+        )
+        self.network_: _FittedNetwork = shared(_fit_network)(
+            X,
+            y,
+            inner,
+            self.anchor,
+            self.model,
+            self.train,
+            self.feature_fold,
+            self.anchor_column,
+            self.initial_weights,
+            self.weight_draws,
+            self.inner_seed,
+            self.random_state,
+        )
+        start = clock()
+        self.linear_map_: LinearMap | None = None
+        if self.calibration is not Calibration.none and len(inner.cal) > 0:
+            held_out = self.network_.predict(X[inner.cal])
+            spread = held_out.std if self.calibration is Calibration.weighted else 1.0
+            self.linear_map_ = fit_linear_map(held_out.mean, y[inner.cal], spread)
+        network, linear_map = self.network_, self.linear_map_
+        self.diagnostics_: dict[str, Any] = {
+            "anchor_stage": network.anchor.stage,
+            "epoch": network.selected.epoch,
+            "longest_wait": network.selected.longest_wait,
+            "calibration_a": linear_map.slope if linear_map else None,
+            "calibration_b": linear_map.intercept if linear_map else None,
+            "fit_seconds": network.seconds + clock() - start,
+        }
+        return self
+
+    def predict_dist(self, X: np.ndarray) -> GaussianMixture:
+        """Predict densities of rows; calibration maps their reported means and leaves the densities as they are."""
+        mixture = self.network_.predict(X)
+        if self.linear_map_ is None:
+            return mixture
+        mean = mixture.mean
+        return dataclasses.replace(mixture, reported_mean=self.linear_map_(mean), mean_before_calibration=mean)
 
 
 @dataclass(frozen=True)
-class Fit:
-    """An anchor and a network after both phases; `scaling` is phase 2's. `seconds` are those of the computation, also
-    for those who share it."""
+class _FittedNetwork:
+    """An anchor and a network after both phases, with the units of phase 2.
 
-    anchor: AnchorMeans
+    `seconds` is the time of the computation, also for a fit that shares it.
+    """
+
+    anchor: SelectedAnchor
     model: AnchorMoE
     scaling: Scaling
     selected: SelectedEpoch
     seconds: float
 
-    def batch(self, dataset: Dataset, split: Split, fold: str) -> Batch:
-        return fold_batch(self.scaling, dataset, split, self.anchor, fold)
+    def predict(self, X: np.ndarray) -> GaussianMixture:
+        batch = self.scaling.batch(X, np.zeros(len(X)), self.anchor.predict(X))
+        return predict(self.model, batch).in_units(self.scaling.y_mean, self.scaling.y_std)
 
 
-def _fit(
-    anchor_config: AnchorConfig,
-    model_config: ModelConfig,
-    train_config: TrainConfig,
-    rules: RunRules,
-    seed: int,
-    dataset: Dataset,
-    split: Split,
+def _fit_network(
+    X: np.ndarray,
+    y: np.ndarray,
+    inner: InnerSplit,
+    anchor_settings: AnchorSettings,
+    model_settings: ModelSettings,
+    training_settings: TrainingSettings,
+    feature_fold: Fold,
+    anchor_column: bool,
+    initial_weights: InitialWeights,
+    weight_draws: int,
     inner_seed: int,
-) -> Fit:
-    anchor, anchor_seconds = shared(_timed_anchor)(anchor_config, dataset, split, inner_seed)
+    random_state: int,
+) -> _FittedNetwork:
+    anchor, anchor_seconds = shared(_timed_anchor)(anchor_settings, X, y, inner, inner_seed)
     start = clock()
-    phase1 = scaling_of(dataset, split, anchor, "tr", rules)
-    phase2 = scaling_of(dataset, split, anchor, "tv", rules)
-    if rules.feature_fold is Fold.train:
+    anchor_tv = anchor.predict(X[inner.tv])
+    phase1 = Scaling.of_rows(X[inner.tr], y[inner.tr], anchor.tr, anchor_column=anchor_column)
+    phase2 = Scaling.of_rows(X[inner.tv], y[inner.tv], anchor_tv, anchor_column=anchor_column)
+    if feature_fold is Fold.train:
         phase2 = dataclasses.replace(phase2, column_mean=phase1.column_mean, column_std=phase1.column_std)
     model = initial_model(
-        model_config,
+        model_settings,
         input_dim=len(phase1.column_mean),
-        seed=seed,
-        number=split.number,
-        initial_weights=rules.initial_weights,
+        seed=random_state,
+        number=weight_draws,
+        initial_weights=initial_weights,
     )
-    train, validation = (fold_batch(phase1, dataset, split, anchor, fold) for fold in ("tr", "va"))
-    selected = select_epoch(model, train, validation, train_config)
-    refit(model, fold_batch(phase2, dataset, split, anchor, "tv"), selected.epoch, train_config)
-    return Fit(anchor, model, phase2, selected, anchor_seconds + clock() - start)
+    train, validation = (
+        phase1.batch(X[rows], y[rows], means) for rows, means in ((inner.tr, anchor.tr), (inner.va, anchor.va))
+    )
+    selected = select_epoch(model, train, validation, training_settings)
+    both: Batch = phase2.batch(X[inner.tv], y[inner.tv], anchor_tv)
+    refit(model, both, selected.epoch, training_settings)
+    return _FittedNetwork(anchor, model, phase2, selected, anchor_seconds + clock() - start)
 
 
-def _timed_anchor(config: AnchorConfig, dataset: Dataset, split: Split, inner_seed: int) -> tuple[AnchorMeans, float]:
+def _timed_anchor(
+    settings: AnchorSettings, X: np.ndarray, y: np.ndarray, inner: InnerSplit, seed: int
+) -> tuple[SelectedAnchor, float]:
     start = clock()
-    anchor = anchor_means(config, dataset.X, dataset.y, split, seed=inner_seed)
+    anchor = select_anchor(settings, X, y, inner, seed=seed)
     return anchor, clock() - start
-
-
-def scaling_of(dataset: Dataset, split: Split, anchor: AnchorMeans, fold: str, rules: RunRules) -> Scaling:
-    rows = getattr(split, fold)
-    return Scaling.of_rows(dataset.X[rows], dataset.y[rows], getattr(anchor, fold), anchor_column=rules.anchor_column)
-
-
-def fold_batch(scaling: Scaling, dataset: Dataset, split: Split, anchor: AnchorMeans, fold: str) -> Batch:
-    rows = getattr(split, fold)
-    return scaling.batch(dataset.X[rows], dataset.y[rows], getattr(anchor, fold))

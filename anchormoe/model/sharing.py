@@ -1,7 +1,7 @@
-"""Fits that several rows of a run have in common are made once.
+"""Sharing of fits that several rows of a run have in common.
 
-In protocol=clean all ablations but no_anchor have one anchor, and no_cal is the full model without its calibration. A
-call outside a run shares with nobody.
+In protocol=clean all ablations except no_anchor have the same anchor, and no_cal is the full model without its
+calibration. A call outside a run shares nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _memory = Memory(None, verbose=0)
 
 @contextmanager
 def shared_fits(folder: str) -> Iterator[None]:
-    """Keep every anchor and network in a folder, for whoever in this or another process needs the same."""
+    """Keep every anchor and network in a folder, for this and other processes that need the same one."""
     global _memory
     before, _memory = _memory, Memory(folder, verbose=0)
     try:
@@ -28,12 +28,12 @@ def shared_fits(folder: str) -> Iterator[None]:
 
 
 def shared(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, or what it once returned for the same arguments."""
+    """Return the function with its results remembered for the same arguments."""
     remembering = _memory.cache(function)
 
     def call(*arguments: Any, **named: Any) -> Any:
         with warnings.catch_warnings():
-            # Of a disk that takes a second now and then; its advice, smaller arguments, is not for us.
+            # A disk sometimes takes a second; the warning's advice to use smaller arguments does not apply here.
             warnings.filterwarnings("ignore", message="Persisting input arguments took")
             return remembering(*arguments, **named)
 

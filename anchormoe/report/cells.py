@@ -5,41 +5,50 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from anchormoe.report.published import NUM_SPLITS
+from anchormoe.config import protocols
+from anchormoe.config.schema import NUM_SPLITS
 
-# A cell never mixes anchors. The published runs used scikit-learn's boosting; others stand in where that was not run.
-# The stack is the cross-fitted recipe's own.
+SPLITS = range(1, NUM_SPLITS + 1)
+
+# A cell never mixes anchors. The published runs used scikit-learn's boosting (gbdt); the others stand in where that was
+# not run. The stack is the anchor of the cross-fitted recipe.
 ANCHOR_PREFERENCE = ("stack", "gbdt", "trees", "xgboost", "none")
 
-# Target and feature set behind a cell, for the datasets that have several. Rows of another target are another quantity.
-_PUBLISHED_VARIANTS = {
-    ("energy", "full"): "heating",
-    ("energy", "no_anchor"): "heating",
-    ("energy", "no_router"): "cooling",
-    ("energy", "no_cal"): "cooling",
-    ("naval", "full"): "compressor",
-    ("naval", "no_anchor"): "compressor",
-    ("naval", "no_router"): "turbine_with_compressor",
-    ("naval", "no_cal"): "turbine_with_compressor",
-}
-_CLEAN_VARIANTS = {"energy": "heating", "naval": "compressor"}
-_ONE_VARIANT = {"power": "sheet1"}
-
-_NEEDED = ("dataset", "method", "ablation", "protocol", "anchor", "seed", "split", "variant", "config_hash", "status")
+_CELL = ("dataset", "ablation", "protocol", "method", "seed")
+_CONFIGURATION = ("variant", "anchor", "config_hash")
+_SPLIT = ("split", "status")
+_COLUMNS = (*_CELL, *_CONFIGURATION, *_SPLIT, "experiment", "model")
 
 
 @dataclass(frozen=True)
 class Run:
-    """The rows of one configuration, indexed by split number."""
+    """The finished splits of one configuration."""
 
+    method: str
     anchor: str
     config_hash: str
-    rows: pd.DataFrame
+    splits: tuple[int, ...]  # ascending
     num_candidates: int  # configurations that could have filled the cell, this one included
+    _rows: pd.DataFrame  # of all runs
+    _positions: list[int]  # of this run's splits in them
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._rows
+
+    def column(self, name: str) -> np.ndarray:
+        """Return what the rows hold under a name, in the order of the splits; None where they do not have it."""
+        if name not in self._rows:
+            return np.full(len(self.splits), None)
+        return self._rows[name].to_numpy()[self._positions]
+
+    def values(self, name: str) -> np.ndarray:
+        """Return a column of numbers, with NaN wherever there is none."""
+        return self.column(name).astype(float)
 
 
 @dataclass(frozen=True)
@@ -52,66 +61,74 @@ class Summary:
     num_splits: int
 
 
-def choose(
-    rows: pd.DataFrame, *, dataset: str, ablation: str, protocol: str, seed: int = 1, method: str | None = None
-) -> Run | None:
-    """The rows that fill one cell, all of one anchor and one configuration; None if there are none.
+def finished(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep the finished rows. Columns that every row should have are added, empty, where they are missing."""
+    complete = rows.assign(**{name: None for name in _COLUMNS if name not in rows})
+    return complete[complete["status"] == "ok"]
 
-    The method is the one behind the paper's cell unless another is named.
-    Most finished splits come first, then the preferred anchor, then the configuration stored last.
+
+class StoredRuns:
+    """Finished rows, grouped once so that every cell of every table can be looked up quickly.
+
+    Each measurement counts once: where two experiments hold the same one, the first. A row without what identifies it
+    fills no cell.
     """
-    if rows.empty:
-        return None
-    absent = [name for name in _NEEDED if name not in rows.columns]
-    if absent:
-        raise ValueError(f"rows need the columns {', '.join(_NEEDED)}; missing: {', '.join(absent)}")
-    measured_method, variant = measured(dataset, ablation, protocol)
-    chosen = rows[
-        (rows["status"] == "ok")
-        & (rows["dataset"] == dataset)
-        & (rows["ablation"] == ablation)
-        & (rows["protocol"] == protocol)
-        & (rows["method"] == (method or measured_method))
-        & (rows["seed"] == seed)
-        & rows["split"].between(1, NUM_SPLITS)
-        & rows["anchor"].isin(ANCHOR_PREFERENCE)
-    ]
-    if variant is not None:
-        chosen = chosen[chosen["variant"] == variant]
-    if chosen.empty:
-        return None
-    groups = [
-        (str(anchor), str(config_hash), group)
-        for (anchor, config_hash), group in chosen.groupby(["anchor", "config_hash"], sort=False)
-    ]
-    position = pd.Series(range(len(rows)), index=rows.index)
-    anchor, config_hash, group = min(
-        groups,
-        key=lambda item: (-len(item[2]), ANCHOR_PREFERENCE.index(item[0]), -int(position[item[2].index].max())),
-    )
-    by_split = group.set_index("split").sort_index()
-    if not by_split.index.is_unique:
-        twice = sorted({int(split) for split in by_split.index[by_split.index.duplicated()]})
-        raise ValueError(
-            f"each split must be stored once, but {dataset} {ablation} protocol={protocol} config {config_hash} has "
-            f"several rows for split {', '.join(map(str, twice))}; deduplicate the rows first"
-        )
-    return Run(anchor, config_hash, by_split, len(groups))
+
+    def __init__(self, rows: pd.DataFrame) -> None:
+        self.rows = rows
+        # (dataset, ablation, protocol, method, seed) -> (variant, anchor, config_hash) -> split -> position
+        self._groups: dict[tuple[Any, ...], dict[tuple[str, ...], dict[int, int]]] = {}
+        nothing = [None] * len(rows)
+        columns = [rows[name].tolist() if name in rows else nothing for name in (*_CELL, *_CONFIGURATION, *_SPLIT)]
+        for position, (*values, split, status) in enumerate(zip(*columns, strict=True)):
+            cell, configuration = tuple(values[: len(_CELL)]), tuple(map(str, values[len(_CELL) :]))
+            if status == "ok" and split in SPLITS and configuration[1] in ANCHOR_PREFERENCE:
+                self._groups.setdefault(cell, {}).setdefault(configuration, {}).setdefault(int(split), position)
+
+    @property
+    def methods(self) -> list[str]:
+        """Return the methods that have rows, in order of appearance."""
+        return list(dict.fromkeys(str(method) for _, _, _, method, _ in self._groups))
+
+    def choose(
+        self, *, dataset: str, ablation: str, protocol: str, seed: int = 1, method: str | None = None
+    ) -> Run | None:
+        """Return the rows that fill one cell, all of one anchor and one configuration; None if there are none.
+
+        The method is the one behind the paper's cell unless another is named. The configuration with most finished
+        splits comes first, then the preferred anchor, then the one stored last.
+        """
+        behind, wanted_variant = measured(dataset, ablation, protocol)
+        method = method or behind
+        configurations = self._groups.get((dataset, ablation, protocol, method, seed), {})
+        candidates = [
+            (-len(found), ANCHOR_PREFERENCE.index(anchor), -max(found.values()), anchor, config_hash, found)
+            for (variant, anchor, config_hash), found in configurations.items()
+            if wanted_variant in (None, variant)
+        ]
+        if not candidates:
+            return None
+        *_, anchor, config_hash, found = min(candidates)
+        splits, positions = zip(*sorted(found.items()), strict=True)
+        return Run(method, anchor, config_hash, splits, len(candidates), self.rows, list(positions))
 
 
 def measured(dataset: str, ablation: str, protocol: str) -> tuple[str, str | None]:
-    """The method and the variant (None: the dataset has one that counts) behind a cell."""
-    method = "rff_krr" if (protocol, dataset, ablation) == ("published", "kin8nm", "full") else "anchormoe"
-    if protocol == "published":
-        return method, _PUBLISHED_VARIANTS.get((dataset, ablation), _ONE_VARIANT.get(dataset))
-    return method, _CLEAN_VARIANTS.get(dataset, _ONE_VARIANT.get(dataset))
+    """Return the method and the variant behind a cell, as the protocol states them (None: any variant)."""
+    return (
+        protocols.method_behind(dataset, ablation, protocol),
+        protocols.variant_behind(dataset, ablation, protocol),
+    )
 
 
-def summarise(values: Iterable[float]) -> Summary:
-    numbers = np.asarray(list(values), dtype=float)
-    if numbers.size == 0:
-        raise ValueError("a summary needs at least one value, received none")
-    if numbers.size == 1:
-        return Summary(float(numbers[0]), None, None, 1)
-    sd = float(np.std(numbers, ddof=1))
-    return Summary(float(np.mean(numbers)), sd / math.sqrt(numbers.size), sd, numbers.size)
+def summarise(values: Iterable[float]) -> Summary | None:
+    """Return mean and spread of the values that are numbers, None if there are none."""
+    numbers = [float(value) for value in values if value is not None and not math.isnan(value)]
+    n = len(numbers)
+    if n == 0:
+        return None
+    mean = math.fsum(numbers) / n
+    if n == 1:
+        return Summary(mean, None, None, 1)
+    sd = math.sqrt(math.fsum((number - mean) ** 2 for number in numbers) / (n - 1))
+    return Summary(mean, sd / math.sqrt(n), sd, n)

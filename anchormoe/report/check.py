@@ -1,242 +1,233 @@
-"""Are our rows of protocol=published what the authors' notebooks saved? One verdict per dataset, ablation and metric.
+"""The check: do our rows of protocol=published agree with what the authors' notebooks saved?
 
-Splits are the same, so the comparison is paired: ours minus the notebook's value of the same split. The mean difference
-must be within a number of published standard errors; datasets that come out split by split have a sharper rule on top.
-Tolerances and named exceptions are data: `benchmarks/tolerances.json` and `benchmarks/exceptions.json`.
+There is one verdict per dataset, ablation and metric. `anchormoe.report.check_rule` states the rule.
 """
 
 from __future__ import annotations
 
-import functools
-import json
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich import box
 from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from anchormoe.paths import shipped
-from anchormoe.report import cells, published
+from anchormoe.config.schema import ABLATIONS, NUM_SPLITS
+from anchormoe.distributions.scores import METRICS, Metric
+from anchormoe.report import check_rule, published
+from anchormoe.report.cells import Run, StoredRuns
 from anchormoe.report.grid import NOT_AVAILABLE
-from anchormoe.report.published import ABLATIONS, DATASETS, METRICS, NUM_SPLITS, PublishedRun
+from anchormoe.report.published import DATASETS, PublishedRun
 
 PASS, OFF, MISSING, EXCEPTION = "pass", "off", "missing", "exception"
 VERDICTS = (PASS, OFF, MISSING, EXCEPTION)
-_ROW_COLUMN = {"rmse": "rmse_y", "nll_z": "nll_z"}
 _STYLES = {PASS: "green", OFF: "bold red", MISSING: "yellow", EXCEPTION: "cyan"}
 
 
 @dataclass(frozen=True)
-class PerSplit:
-    """At least so many of 20 splits within a distance; optionally with the selected stages and epochs equal."""
-
-    anchor: str  # the rule holds for rows of this anchor only
-    within: float
-    at_least: int
-    stages_at_least: int | None = None
-    epochs_at_least: int | None = None
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    standard_errors: float
-    rounding_of_mean: float
-    rounding_of_split: float
-    reason: str
-    per_split: PerSplit | None = None
-
-
-@dataclass(frozen=True)
 class CellResult:
-    """Differences are ours minus the notebook's, in the metric's unit; None where nothing could be compared."""
+    """One cell's verdict. Differences are ours minus the notebook's, in the metric's unit."""
 
     dataset: str
     ablation: str
     metric: str
     num_splits: int
-    difference: float | None
-    published_se: float  # over the notebook's 20 splits
-    tolerance: float
+    judgement: check_rule.Judgement | None  # None where nothing could be compared
     verdict: str
     note: str
     same_stage: int | None = None  # on how many splits ours is the notebook's; None where it printed none
     same_epoch: int | None = None
-    unneeded_exception: bool = False
 
     @property
-    def difference_in_ses(self) -> float | None:
-        return None if self.difference is None else self.difference / self.published_se
+    def needs_a_look(self) -> bool:
+        """Say whether the cell is anything but close to the published one."""
+        return self.verdict != PASS or (self.judgement is not None and self.judgement.within_scatter)
 
 
 @dataclass(frozen=True)
 class CheckReport:
+    """All cells that were compared."""
+
     cells: tuple[CellResult, ...]
 
     def count(self, verdict: str) -> int:
+        """Return the number of cells with a verdict."""
         return Counter(cell.verdict for cell in self.cells)[verdict]
 
     @property
     def problems(self) -> tuple[CellResult, ...]:
+        """Return the cells that are off or missing."""
         return tuple(cell for cell in self.cells if cell.verdict in (OFF, MISSING))
 
     @property
+    def nothing_stored(self) -> bool:
+        """Say whether there is no row at all to compare."""
+        return not any(cell.num_splits for cell in self.cells)
+
+    @property
     def exit_code(self) -> int:
-        """0 if something was compared and nothing is off or missing."""
-        return 1 if self.problems or not self.cells else 0
+        """Return 0 if something was compared and nothing is off or missing."""
+        return 1 if self.problems or self.nothing_stored else 0
 
     @property
     def summary(self) -> str:
-        if not self.cells:
-            return "check: no row of protocol=published to compare"
+        """Return the result in one line."""
+        if self.nothing_stored:
+            return "check: no finished row of protocol=published is stored, so there is nothing to compare"
         counts = ", ".join(f"{self.count(verdict)} {verdict}" for verdict in VERDICTS)
-        unneeded = sum(cell.unneeded_exception for cell in self.cells)
-        hint = f"; {unneeded} unneeded in benchmarks/exceptions.json" if unneeded else ""
-        return f"check: {len(self.cells)} cells: {counts}{hint}"
+        return f"check: {len(self.cells)} cells: {counts}"
 
 
 def check(rows: pd.DataFrame, *, require_all: bool = True, seed: int = 1) -> CheckReport:
     """Compare with the notebooks: all 72 cells with all 20 splits, or (require_all=False) whatever splits are there."""
+    runs = StoredRuns(rows)
+    metrics = [metric for metric in METRICS.values() if metric.published_name]
     results: list[CellResult] = []
     for dataset in DATASETS:
         for ablation in ABLATIONS:
-            run = cells.choose(rows, dataset=dataset, ablation=ablation, protocol="published", seed=seed)
+            run = runs.choose(dataset=dataset, ablation=ablation, protocol="published", seed=seed)
             if run is not None or require_all:
-                results += [_judge(run, dataset, ablation, metric, require_all) for metric in METRICS]
+                results += [_judge(run, dataset, ablation, metric, require_all) for metric in metrics]
     return CheckReport(tuple(results))
 
 
 def to_rich(report: CheckReport, *, problems_only: bool = False) -> Group:
-    """All cells, or those that need a look: off, missing, excepted or with an exception that is not needed."""
-    shown = [cell for cell in report.cells if not problems_only or cell.verdict != PASS or cell.unneeded_exception]
+    """Show all cells, or those that deserve a look: off, missing, excepted, or large but within their own scatter."""
+    shown = [cell for cell in report.cells if cell.needs_a_look or not problems_only]
+    if report.nothing_stored:
+        shown = []
     notes = list(dict.fromkeys(cell.note for cell in shown if cell.note))
-    grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=0)
     for title in ("dataset", "ablation", "metric"):
         grid.add_column(title)
-    for title in ("splits", "stage", "epoch", "ours - published", "in SEs", "allowed"):
+    for title in ("splits", "stage", "epoch", "in SEs", "p"):
         grid.add_column(title, justify="right")
     for title in ("verdict", "note"):
         grid.add_column(title)
     for cell in shown:
-        in_ses = cell.difference_in_ses
         grid.add_row(
-            cell.dataset,
-            cell.ablation,
-            cell.metric,
-            f"{cell.num_splits}/{NUM_SPLITS}",
-            NOT_AVAILABLE if cell.same_stage is None else str(cell.same_stage),
-            NOT_AVAILABLE if cell.same_epoch is None else str(cell.same_epoch),
-            NOT_AVAILABLE if cell.difference is None else f"{cell.difference:+.5f}",
-            NOT_AVAILABLE if in_ses is None else f"{in_ses:+.2f}",
-            f"{cell.tolerance:.5f}",
+            *(cell.dataset, cell.ablation, cell.metric, f"{cell.num_splits}/{NUM_SPLITS}"),
+            *(NOT_AVAILABLE if count is None else str(count) for count in (cell.same_stage, cell.same_epoch)),
+            *judgement_texts(cell.judgement),
             Text(cell.verdict, style=_STYLES[cell.verdict]),
             Text(f"[{notes.index(cell.note) + 1}]" if cell.note else ""),
         )
-    legend = "stage, epoch: on how many splits the selected number is the notebook's"
+    legend = (
+        "stage, epoch: on how many splits the selected number is the notebook's; in SEs: ours minus the notebook's, "
+        "mean over the splits ± the standard error of that mean, in published standard errors; p: paired t-test"
+    )
     parts: list[RichTable | Text] = [grid, Text(""), Text(legend, style="dim")] if shown else []
     parts += [Text(f"[{number}] {note}", style="dim") for number, note in enumerate(notes, start=1)]
     parts.append(Text(report.summary, style="bold red" if report.exit_code else "bold green"))
     return Group(*parts)
 
 
-def _judge(run: cells.Run | None, dataset: str, ablation: str, metric: str, require_all: bool) -> CellResult:
+def judgement_texts(judgement: check_rule.Judgement | None) -> tuple[str, str]:
+    """Return the mean difference ± its scatter, in published standard errors, and the p-value."""
+    if judgement is None:
+        return NOT_AVAILABLE, NOT_AVAILABLE
+    return _in_ses(judgement), NOT_AVAILABLE if judgement.p_value is None else f"{judgement.p_value:.3f}"
+
+
+def _in_ses(judgement: check_rule.Judgement) -> str:
+    text = f"{judgement.in_ses:+.2f}"
+    return text if judgement.scatter is None else f"{text} ± {judgement.scatter / judgement.published_se:.2f}"
+
+
+def _judge(run: Run | None, dataset: str, ablation: str, metric: Metric, require_all: bool) -> CellResult:
+    assert metric.published_name is not None
     notebook = published.notebook(ablation, dataset)
-    rule = tolerances()[dataset]
-    notes = _provenance_notes(run, dataset, ablation, metric)
-    differences = pd.Series(dtype=float) if run is None else _differences(run, notebook, metric)
-    num_splits = len(differences)
-    # A mean over fewer splits scatters more: SD / sqrt(n). With all 20 splits this is the published SE.
-    widening = math.sqrt(NUM_SPLITS / max(num_splits, 1))
-    allowed = rule.standard_errors * notebook.se(metric) * widening + rule.rounding_of_mean
-    difference = float(differences.mean()) if num_splits else None
-    problems = _problems(run, notebook, rule, differences, allowed)
-    evidence = exceptions().get((dataset, ablation, metric))
-    unneeded = False
-    if num_splits < NUM_SPLITS and require_all:
+    notes = _provenance_notes(run, dataset, ablation, metric.published_name)
+    judgement, num_splits, problems = None, 0, []
+    if run is not None and metric.name in run:
+        ours = run.values(metric.name)
+        differences = ours - np.array(notebook.values(metric.published_name))[np.array(run.splits) - 1]
+        num_splits = len(differences)
+        judgement = check_rule.judge(differences, notebook.se(metric.published_name))
+        problems = [*_bias(judgement), *_too_few_splits_agree(run, notebook, dataset, differences)]
+        if judgement.within_scatter:
+            notes.insert(0, _within_scatter(judgement, run, differences))
+    evidence = check_rule.exceptions().get((dataset, ablation))
+    if num_splits < NUM_SPLITS and (require_all or not num_splits):
         verdict = MISSING
-        absent = [split for split in range(1, NUM_SPLITS + 1) if split not in differences.index]
+        present = run.splits if run is not None and num_splits else ()
+        absent = [split for split in range(1, NUM_SPLITS + 1) if split not in present]
         notes.insert(0, f"no finished row for split {_ranges(absent)}")
-    elif problems and evidence:
+    elif evidence:
         verdict = EXCEPTION
-        notes.insert(0, f"{'; '.join(problems)}; excepted: {evidence}")
-    elif problems:
-        verdict = OFF
-        notes[:0] = problems
+        notes = [f"not judged: {evidence}"]
     else:
-        verdict = PASS
-        unneeded = evidence is not None
-        if unneeded:
-            notes.insert(0, "unneeded exception: the cell passes, remove it from benchmarks/exceptions.json")
+        verdict = OFF if problems else PASS
+        notes[:0] = problems
     return CellResult(
         dataset=dataset,
         ablation=ablation,
-        metric=metric,
+        metric=metric.published_name,
         num_splits=num_splits,
-        difference=difference,
-        published_se=notebook.se(metric),
-        tolerance=allowed,
+        judgement=judgement,
         verdict=verdict,
         note="; ".join(notes),
         same_stage=_same(run, "anchor_stage", notebook.stages),
         same_epoch=_same(run, "epoch", notebook.epochs),
-        unneeded_exception=unneeded,
     )
 
 
-def _differences(run: cells.Run, notebook: PublishedRun, metric: str) -> pd.Series:
-    theirs = pd.Series(notebook.values(metric), index=range(1, NUM_SPLITS + 1))
-    return run.rows[_ROW_COLUMN[metric]].astype(float) - theirs[run.rows.index]
-
-
-def _problems(
-    run: cells.Run | None, notebook: PublishedRun, rule: Tolerance, differences: pd.Series, allowed: float
-) -> list[str]:
-    if run is None:
+def _bias(judgement: check_rule.Judgement) -> list[str]:
+    limit = judgement.exceeded
+    if limit is None:
         return []
-    problems = []
-    mean = float(differences.mean())
-    if not abs(mean) <= allowed:  # written so that NaN is a problem
-        # Where training amplifies float32 rounding, a second run on another machine moves by about this much.
-        scatter = float(differences.std() / math.sqrt(len(differences)))
-        problems.append(f"mean difference {mean:+.5f} (± {scatter:.5f} over the splits) must be within {allowed:.5f}")
-    sharper = rule.per_split
+    shown = f" with p = {judgement.p_value:.2g}" if judgement.p_value is not None else ""
+    allowed = f"more than {limit.standard_errors:g}" + (f" with p <= {limit.p_value:g}" if limit.p_value < 1 else "")
+    return [f"the mean difference is {_in_ses(judgement)} published standard errors{shown}; {allowed} is off"]
+
+
+def _within_scatter(judgement: check_rule.Judgement, run: Run, differences: np.ndarray) -> str:
+    """Say why a large difference passes, and which splits it comes from."""
+    furthest = sorted(zip(run.splits, differences, strict=True), key=lambda item: -abs(item[1]))[:2]
+    splits = " and ".join(f"{value:+.2g} on split {split}" for split, value in furthest)
+    return (
+        f"the mean difference of {_in_ses(judgement)} published standard errors is not told from chance; "
+        f"the furthest splits: {splits}"
+    )
+
+
+def _too_few_splits_agree(run: Run, notebook: PublishedRun, dataset: str, differences: np.ndarray) -> list[str]:
+    """Apply the sharper rule of datasets whose splits come out one by one."""
+    sharper = check_rule.per_split_rules().get(dataset)
     if sharper is None or run.anchor != sharper.anchor:
-        return problems
-    close = int((differences.abs() <= sharper.within + rule.rounding_of_split).sum())
-    wanted: list[tuple[str, int, int | None]] = [(f"within {sharper.within} of the notebook", close, sharper.at_least)]
-    for name, equal, at_least in (
+        return []
+    close = int((np.abs(differences) <= sharper.within).sum())
+    wanted: list[tuple[str, int | None, int | None]] = [
+        (f"within {sharper.within:g} of the notebook", close, sharper.at_least),
         ("with the notebook's stages", _same(run, "anchor_stage", notebook.stages), sharper.stages_at_least),
         ("with the notebook's epoch", _same(run, "epoch", notebook.epochs), sharper.epochs_at_least),
-    ):
-        if equal is not None:
-            wanted.append((name, equal, at_least))
+    ]
+    problems = []
     for name, found, at_least in wanted:
-        if at_least is not None and found < _scaled(at_least, len(differences)):
+        if found is not None and at_least is not None and found < _scaled(at_least, len(differences)):
             needed = _scaled(at_least, len(differences))
             problems.append(f"{found} of {len(differences)} splits {name}, {needed} required")
     return problems
 
 
-def _same(run: cells.Run | None, column: str, theirs: Sequence[int] | None) -> int | None:
-    """On how many splits a selected number equals the notebook's."""
+def _same(run: Run | None, column: str, theirs: Sequence[int] | None) -> int | None:
+    """Count the splits on which a selected number equals the notebook's."""
     if run is None or theirs is None:
         return None
-    ours = zip(run.rows.index.tolist(), run.rows[column].tolist(), strict=True)
-    return sum(value == theirs[split - 1] for split, value in ours)
+    return sum(value == theirs[split - 1] for split, value in zip(run.splits, run.column(column), strict=True))
 
 
 def _scaled(at_least: int, num_splits: int) -> int:
-    """Of a part of the splits, the same share may fail, rounded in favour of the stricter reading."""
+    """Scale a number of 20 splits to fewer: the same share may fail, rounded in favour of the stricter reading."""
     return num_splits - (NUM_SPLITS - at_least) * num_splits // NUM_SPLITS
 
 
-def _provenance_notes(run: cells.Run | None, dataset: str, ablation: str, metric: str) -> list[str]:
-    """Which rows, and against what."""
+def _provenance_notes(run: Run | None, dataset: str, ablation: str, metric: str) -> list[str]:
+    """Say which rows were compared, and where the paper prints something else than the notebook."""
     notes = []
     if run is not None and run.anchor not in ("gbdt", "none"):
         notes.append(f"anchor={run.anchor}")
@@ -250,7 +241,7 @@ def _provenance_notes(run: cells.Run | None, dataset: str, ablation: str, metric
 
 
 def _ranges(splits: Sequence[int]) -> str:
-    """[1, 2, 3, 7] as "1-3, 7"."""
+    """Write [1, 2, 3, 7] as "1-3, 7"."""
     parts: list[list[int]] = []
     for split in splits:
         if parts and split == parts[-1][-1] + 1:
@@ -258,34 +249,3 @@ def _ranges(splits: Sequence[int]) -> str:
         else:
             parts.append([split])
     return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
-
-
-@functools.cache
-def tolerances() -> dict[str, Tolerance]:
-    """What is allowed, per dataset."""
-    facts = _load("tolerances.json")
-    result = {}
-    for dataset, entry in facts["datasets"].items():
-        sharper = entry.pop("per_split", None)
-        per_split = None if sharper is None else PerSplit(**sharper)
-        rounding = facts["rounding"]
-        result[dataset] = Tolerance(
-            rounding_of_mean=rounding["mean"], rounding_of_split=rounding["split"], per_split=per_split, **entry
-        )
-    return result
-
-
-@functools.cache
-def exceptions() -> dict[tuple[str, str, str], str]:
-    """(dataset, ablation, metric) -> evidence why the cell cannot be reproduced."""
-    result = {}
-    for entry in _load("exceptions.json"):
-        cell = (entry["dataset"], entry["ablation"], entry["metric"])
-        if cell[0] not in DATASETS or cell[1] not in ABLATIONS or cell[2] not in METRICS or not entry["evidence"]:
-            raise ValueError(f"benchmarks/exceptions.json must name a dataset, ablation, metric and evidence: {entry}")
-        result[cell] = entry["evidence"]
-    return result
-
-
-def _load(name: str) -> Any:
-    return json.loads(shipped(f"benchmarks/{name}").read_text(encoding="utf-8"))

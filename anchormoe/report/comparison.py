@@ -1,6 +1,7 @@
 """The fair comparison: every method on the same splits of protocol=clean, one metric and one unit per table.
 
-Each dataset has a row of our own runs and, where the paper quotes one, a row of what the method's own paper reports.
+There is a table of values per metric, then ranks and paired differences for those in which lower is better, then our
+runs beside what the methods' own papers report.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import numpy as np
 import pandas as pd
 
 from anchormoe.config.schema import NUM_SPLITS
-from anchormoe.report import cells, published
+from anchormoe.distributions.scores import METRICS, Metric, compared, ranked
+from anchormoe.report import published
 from anchormoe.report import statistics as stats
-from anchormoe.report.grid import AS_PRINTED, MISSING, NOT_AVAILABLE, SE, Cell, Column, Row, Table
-from anchormoe.report.tables import decimals_for, with_best_bold
+from anchormoe.report.cells import Run, StoredRuns, summarise
+from anchormoe.report.grid import AS_PRINTED, MISSING, NOT_AVAILABLE, SE, Cell, Column, Row, Table, with_best_bold
 
-# column -> heading; Anchor-MoE first, then in the paper's order, then what the paper does not have. A regressor that
-# was run by its import path comes last, under that path.
+# method -> heading: Anchor-MoE first, then the paper's order, then methods that the paper does not have. A regressor
+# that was run by its import path comes last, under that path.
 METHODS = {
     "anchormoe_crossfit": "Anchor-MoE, cross-fitted",
     "anchormoe": "Anchor-MoE",
@@ -37,186 +39,225 @@ METHODS = {
     "gbdt_homoscedastic": "GBDT, one variance",
     "mdn": "MDN",
 }
-METRICS = {
-    "nll_y": ("NLL in original units", True),
-    "crps_y": ("CRPS in original units", True),
-    "rmse_y": ("RMSE in original units", True),
-    "coverage_90": ("Coverage of the central 90% interval", False),
-    "fit_seconds": ("Seconds to fit a split, on one core", False),
-}
-RANKED = tuple(metric for metric, (_, lower_is_better) in METRICS.items() if lower_is_better)
 CORRECTED_SE = "corrected SE"
 WINE = (
-    "Wine's targets are whole grades, and 27% of its test rows repeat a training row, grade included. Spikes at the "
-    "grades (MDN, quantile forest) have as low an NLL there as the narrowest component allows, and some gain in CRPS; "
-    "so has whatever remembers single rows."
+    "Wine's targets are whole grades, and 27% of its test rows repeat a training row, grade included. A method that "
+    "puts spikes at the grades (MDN, quantile forest) or remembers single rows has a low NLL there, and some gain in "
+    "CRPS."
 )
 _QUOTED_AS = {"dist_forest": "distforest"}
 _RUN_BY_THE_AUTHORS = {"ngboost_authors": "ngboost_{dataset}", "rff_krr": "{dataset}_rff_krr"}  # runs of the notebooks
 
-Runs = dict[tuple[str, str], pd.DataFrame]  # (method, dataset) -> finished splits, indexed by split number
+
+class Comparison:
+    """The runs of all methods on some datasets, from which the tables are made."""
+
+    def __init__(self, rows: pd.DataFrame, *, seed: int = 1, datasets: Sequence[str] = published.DATASETS) -> None:
+        stored = StoredRuns(rows)
+        self.seed, self.datasets = seed, tuple(datasets)
+        self.runs: dict[tuple[str, str], Run] = {}
+        for method in dict.fromkeys((*METHODS, *stored.methods)):
+            for dataset in self.datasets:
+                run = stored.choose(dataset=dataset, ablation="full", protocol="clean", seed=seed, method=method)
+                if run is not None:
+                    self.runs[method, dataset] = run
+        self.methods = list(dict.fromkeys(method for method, _ in self.runs))
+        self._values: dict[tuple[str, str, str], dict[int, float]] = {}
+
+    def values(self, metric: str, method: str, dataset: str) -> dict[int, float]:
+        """Return a metric by split number, without the splits that do not have it."""
+        run = self.runs.get((method, dataset))
+        if run is None:
+            return {}
+        if (metric, method, dataset) not in self._values:
+            pairs = zip(run.splits, run.values(metric).tolist(), strict=True)
+            self._values[metric, method, dataset] = {split: value for split, value in pairs if not math.isnan(value)}
+        return self._values[metric, method, dataset]
+
+    def has(self, metric: str) -> bool:
+        """Say whether any row holds a metric: older rows do not hold one that was added later."""
+        return any(self.values(metric, method, dataset) for method, dataset in self.runs)
+
+    def means(self, metric: str) -> pd.DataFrame:
+        """Return means over splits: a row per dataset, a column per method that has all splits of all datasets."""
+        by_method = {
+            method: [list(self.values(metric, method, dataset).values()) for dataset in self.datasets]
+            for method in self.methods
+        }
+        complete = {
+            method: [float(np.mean(values)) for values in columns]
+            for method, columns in by_method.items()
+            if all(len(values) == NUM_SPLITS for values in columns)
+        }
+        return pd.DataFrame(complete, index=list(self.datasets))
+
+    def cell(self, metric: Metric, method: str, dataset: str) -> Cell:
+        """Return mean ± SE of a method on a dataset; it is ranked if all splits are there."""
+        summary = summarise(self.values(metric.name, method, dataset).values())
+        if summary is None:
+            return Cell(absent=MISSING)
+        return Cell(
+            metric.name,
+            SE,
+            summary.mean,
+            summary.se,
+            metric.decimals,
+            num_splits=summary.num_splits,
+            ranked=summary.num_splits == NUM_SPLITS,
+        )
+
+    def row(self, dataset: str, source: str, row: Sequence[Cell]) -> Row:
+        """Return a row of a table with the number of rows of its dataset."""
+        return Row(dataset, self._num_rows(dataset), source, tuple(row))
+
+    def _num_rows(self, dataset: str) -> int | None:
+        if dataset in published.DATASETS:
+            return published.paper_n("nll", dataset)
+        numbers = [run.values("num_rows")[0] for (_, name), run in self.runs.items() if name == dataset]
+        return None if not numbers or math.isnan(numbers[0]) else int(numbers[0])
 
 
-def build(rows: pd.DataFrame, *, seed: int = 1) -> list[Table]:
-    """A table per metric, then one of ranks."""
-    chosen = _runs(rows, seed)
-    present = _present(chosen)
-    if not present:
-        return []
-    return [
-        *(_metric_table(metric, chosen, present) for metric in METRICS),
-        *(_rank_table(metric, chosen, present) for metric in RANKED),
-        *(_paired_table(metric, chosen, present) for metric in RANKED),
-        _quoted_table(chosen, present),
+def build(rows: pd.DataFrame, *, seed: int = 1, datasets: Sequence[str] = published.DATASETS) -> list[Table]:
+    """Make all tables of the comparison for which there are rows."""
+    comparison = Comparison(rows, seed=seed, datasets=datasets)
+    built = [
+        *(_metric_table(metric, comparison) for metric in compared() if comparison.has(metric.name)),
+        *(_rank_table(metric, comparison) for metric in ranked()),
+        *(_paired_table(metric, comparison) for metric in ranked() if comparison.has(metric.name)),
+        _quoted_table(comparison),
     ]
+    return [table for table in built if table.columns and table.rows]
 
 
-def _runs(rows: pd.DataFrame, seed: int) -> Runs:
-    found = {}
-    further = rows.loc[~rows["method"].isin(METHODS), "method"].unique()
-    for method in (*METHODS, *further):
-        for dataset in published.DATASETS:
-            run = cells.choose(rows, dataset=dataset, ablation="full", protocol="clean", seed=seed, method=method)
-            if run is not None:
-                found[method, dataset] = run.rows
-    return found
-
-
-def _present(chosen: Runs) -> list[str]:
-    return list(dict.fromkeys(method for method, _ in chosen))
-
-
-def heading(method: str) -> str:
-    return METHODS.get(method, method)
-
-
-def _metric_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
-    title, lower_is_better = METRICS[metric]
-    body = []
-    for dataset in published.DATASETS:
-        row = [_live_cell(metric, chosen.get((method, dataset))) for method in present]
-        body.append(_row(dataset, "live", with_best_bold(row) if lower_is_better else row))
-    columns = tuple(Column(heading(name), (metric,), SE) for name in present)
-    notes = ["protocol=clean, seed 1: mean ± SE over the splits."]
-    if metric in ("nll_y", "crps_y"):
-        notes.append(WINE)
-    if lower_is_better:
-        notes.append("Bold: lowest on its dataset, of those with all 20 splits.")
-    return Table(
-        f"comparison_{metric}", "comparison", title, tuple(notes), columns, tuple(body), (), lines_are="Method"
-    )
-
-
-def _live_cell(metric: str, run: pd.DataFrame | None) -> Cell:
-    if run is None:
-        return Cell(absent=MISSING)
-    summary = cells.summarise(run[metric])
-    complete = summary.num_splits == NUM_SPLITS
-    decimals = decimals_for(summary.se, least=1 if metric == "fit_seconds" else 3)
-    return Cell(metric, SE, summary.mean, summary.se, decimals, num_splits=summary.num_splits, ranked=complete)
-
-
-def means(rows: pd.DataFrame, metric: str, *, seed: int = 1) -> pd.DataFrame:
-    """Mean over splits: one row per dataset, one column per method that has all 20 splits of all datasets."""
-    chosen = _runs(rows, seed)
-    return _means(metric, chosen, _present(chosen))
+def means(
+    rows: pd.DataFrame, metric: str, *, seed: int = 1, datasets: Sequence[str] = published.DATASETS
+) -> pd.DataFrame:
+    """Return means over splits: a row per dataset, a column per method that has all 20 splits of all datasets."""
+    return Comparison(rows, seed=seed, datasets=datasets).means(metric)
 
 
 def pit_counts(rows: pd.DataFrame, method: str, dataset: str, *, seed: int = 1) -> np.ndarray | None:
-    """Of all splits together; None if there are none (older rows do not hold them)."""
-    run = _runs(rows, seed).get((method, dataset))
-    if run is None or "pit_counts" not in run:
-        return None
-    counts = run["pit_counts"].dropna()
-    return None if counts.empty else np.sum(counts.to_list(), axis=0)
+    """Add up the PIT counts of all splits; None if no row holds any, as older rows do not."""
+    run = Comparison(rows, seed=seed, datasets=(dataset,)).runs.get((method, dataset))
+    counts = [] if run is None else [value for value in run.column("pit_counts") if isinstance(value, list)]
+    return np.sum(counts, axis=0) if counts else None
 
 
-def _means(metric: str, chosen: Runs, methods: Sequence[str]) -> pd.DataFrame:
-    complete = [
-        name
-        for name in methods
-        if all(len(chosen.get((name, dataset), ())) == NUM_SPLITS for dataset in published.DATASETS)
-    ]
-    return pd.DataFrame(
-        {name: [chosen[name, dataset][metric].mean() for dataset in published.DATASETS] for name in complete},
-        index=list(published.DATASETS),
+def heading(method: str) -> str:
+    """Return a method's name in tables: its own, or the import path of a regressor."""
+    return METHODS.get(method, method)
+
+
+def _metric_table(metric: Metric, comparison: Comparison) -> Table:
+    body = []
+    for dataset in comparison.datasets:
+        row = [comparison.cell(metric, method, dataset) for method in comparison.methods]
+        body.append(comparison.row(dataset, "live", with_best_bold(row) if metric.lower_is_better else row))
+    columns = tuple(Column(heading(name), (metric.name,), SE) for name in comparison.methods)
+    notes = [f"protocol=clean, seed {comparison.seed}: mean ± SE over the splits.", *_wine_notes(metric, comparison)]
+    if metric.lower_is_better:
+        notes.append(f"Bold: lowest on its dataset, of those with all {NUM_SPLITS} splits.")
+    return Table(
+        f"comparison_{metric.name}",
+        "comparison",
+        metric.title,
+        tuple(notes),
+        columns,
+        tuple(body),
+        (),
+        lines_are="Method",
     )
 
 
-def _rank_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
-    means = _means(metric, chosen, present)
+def _wine_notes(metric: Metric, comparison: Comparison) -> list[str]:
+    return [WINE] if metric.name in ("nll_y", "crps_y") and "wine" in comparison.datasets else []
+
+
+def _rank_table(metric: Metric, comparison: Comparison) -> Table:
+    means = comparison.means(metric.name)
     ranks = means.rank(axis=1)
     ranks = ranks[ranks.mean().sort_values(kind="stable").index]
     complete = [str(name) for name in ranks]
     body = []
-    for dataset, values in zip(published.DATASETS, ranks.to_numpy().tolist(), strict=True):
-        body.append(_row(dataset, "live", [Cell("rank", "", value, decimals=0) for value in values]))
-    notes = ["1 is best. Only methods with all 20 splits of all nine datasets."]
-    if metric in ("nll_y", "crps_y"):
-        notes.append(WINE)
-    if len(complete) > 2:
+    for dataset, values in zip(comparison.datasets, ranks.to_numpy().tolist(), strict=True):
+        body.append(comparison.row(dataset, "live", [_rank_cell(value, decimals=0) for value in values]))
+    num_datasets = len(comparison.datasets)
+    notes = [f"1 is best. Only methods with all {NUM_SPLITS} splits of all {num_datasets} datasets."]
+    notes += _wine_notes(metric, comparison)
+    if len(complete) > 2 and num_datasets > 1:
         test = stats.rank_test(means)
-        average = [Cell("rank", "", float(test.average_rank.loc[name]), decimals=2) for name in complete]
+        average = [_rank_cell(float(test.average_rank.loc[name]), decimals=2) for name in complete]
         body.append(Row("average", None, "live", with_best_bold(average)))
         notes.append(
             f"Friedman's test: p = {test.p_value:.2g}. Average ranks that differ by less than "
             f"{test.critical_distance:.2f} are not told apart (Nemenyi, 5%)."
         )
     columns = tuple(Column(heading(name), ("rank",), "") for name in complete)
-    title = f"Ranks by {METRICS[metric][0]}"
-    return Table(f"ranks_{metric}", "comparison", title, tuple(notes), columns, tuple(body), (), lines_are="Method")
+    return Table(
+        f"ranks_{metric.name}",
+        "comparison",
+        f"Ranks by {metric.title}",
+        tuple(notes),
+        columns,
+        tuple(body),
+        (),
+        lines_are="Method",
+    )
 
 
-def _paired_table(metric: str, chosen: Runs, present: Sequence[str]) -> Table:
-    """Each method minus the first, split by split."""
-    base, *others = present
+def _rank_cell(rank: float, *, decimals: int) -> Cell:
+    return Cell("rank", "", rank, decimals=decimals, fixed=True)
+
+
+def _paired_table(metric: Metric, comparison: Comparison) -> Table:
+    """Compare every method with the first one, split by split."""
+    base, *others = comparison.methods
     body = []
-    for dataset in published.DATASETS:
-        body.append(_row(dataset, "live", [_paired_cell(metric, chosen, base, name, dataset) for name in others]))
-    columns = tuple(Column(heading(name), (f"difference of {metric}",), CORRECTED_SE) for name in others)
+    for dataset in comparison.datasets:
+        row = [_paired_cell(metric, comparison, base, name, dataset) for name in others]
+        body.append(comparison.row(dataset, "live", row))
+    columns = tuple(Column(heading(name), (f"difference of {metric.name}",), CORRECTED_SE) for name in others)
     notes = (
         f"Method minus {heading(base)} on the same splits, mean ± standard error corrected for overlapping training "
         "sets (Nadeau and Bengio). Positive: the method is worse. Bold: p < 0.05, two-sided, not adjusted for many "
         "comparisons.",
     )
-    title = f"{METRICS[metric][0]}: difference from {heading(base)}"
-    return Table(f"paired_{metric}", "comparison", title, notes, columns, tuple(body), (), lines_are="Method")
+    title = f"{metric.title}: difference from {heading(base)}"
+    return Table(f"paired_{metric.name}", "comparison", title, notes, columns, tuple(body), (), lines_are="Method")
 
 
-def _paired_cell(metric: str, chosen: Runs, base: str, method: str, dataset: str) -> Cell:
-    pair = [chosen.get((name, dataset)) for name in (method, base)]
-    if pair[0] is None or pair[1] is None:
+def _paired_cell(metric: Metric, comparison: Comparison, base: str, method: str, dataset: str) -> Cell:
+    first, second = (comparison.values(metric.name, name, dataset) for name in (method, base))
+    common = sorted(first.keys() & second.keys())
+    if len(common) < 2:
         return Cell(absent=MISSING)
-    both = pair[0][[metric]].join(pair[1][[metric]], lsuffix="_method", rsuffix="_base", how="inner")
-    if len(both) < 2:
-        return Cell(absent=MISSING)
-    test = stats.paired_test(*(both[name].to_list() for name in both))
+    test = stats.paired_test([first[split] for split in common], [second[split] for split in common])
     return Cell(
-        f"difference of {metric}",
+        f"difference of {metric.name}",
         CORRECTED_SE,
         test.mean,
         test.se,
-        decimals_for(test.se, least=3),
-        num_splits=len(both),
+        metric.decimals,
+        num_splits=len(common),
         bold=test.p_value < 0.05,
     )
 
 
-def _quoted_table(chosen: Runs, present: Sequence[str]) -> Table:
-    """What each method's own paper reports, beside our run of it."""
+def _quoted_table(comparison: Comparison) -> Table:
+    """Set our run of each method beside what its own paper reports."""
     body = []
-    for dataset in published.DATASETS:
-        for method in present:
-            quoted = _quoted(method, dataset)
-            if quoted is None:
+    for dataset in comparison.datasets:
+        for method in comparison.methods:
+            cited = quoted(method, dataset)
+            if cited is None:
                 continue
-            live = _live_cell("nll_y", chosen.get((method, dataset)))
-            cited = Cell("nll_y", AS_PRINTED, *quoted, decimals=2)
+            live = comparison.cell(METRICS["nll_y"], method, dataset)
+            apart = combined_standard_errors(method, live, cited)
             difference = Cell(absent=NOT_AVAILABLE)
-            if live.mean is not None and live.deviation is not None:
-                combined = math.hypot(live.deviation, quoted[1])
-                difference = Cell("combined SE", "", (live.mean - quoted[0]) / combined, decimals=1)
-            body.append(_row(dataset, heading(method), [live, cited, difference]))
+            if apart is not None:
+                difference = Cell("combined SE", "", apart, decimals=1, fixed=True)
+            cells = [live, Cell("nll_y", AS_PRINTED, *cited, decimals=2, fixed=True), difference]
+            body.append(comparison.row(dataset, heading(method), cells))
     columns = (
         Column("live", ("nll_y",), SE),
         Column("quoted", ("nll_y",), AS_PRINTED),
@@ -224,26 +265,31 @@ def _quoted_table(chosen: Runs, present: Sequence[str]) -> Table:
     )
     notes = (
         "quoted: the Anchor-MoE paper's tables, which repeat the methods' own papers; other splits, other tuning. Its "
-        "± is a standard deviation for NGBoost (divided by the root of 20 here) and taken as a standard error for the "
-        "others. NGBoost, over-trained, and the kernel ridge mixture: the paper's own runs, in original units.",
+        "± is a standard deviation for NGBoost (divided by the root of 20 for the difference) and taken as a standard "
+        "error for the others. NGBoost, over-trained, and the kernel ridge mixture: the paper's own runs, in original "
+        "units.",
     )
     title = "NLL in original units, beside what the methods' own papers report"
     return Table("quoted_nll_y", "comparison", title, notes, columns, tuple(body), ())
 
 
-def _quoted(method: str, dataset: str) -> published.Value | None:
-    if method.startswith("anchormoe"):
+def quoted(method: str, dataset: str) -> published.Value | None:
+    """Return the NLL in original units that the paper prints for another method, and the number after its ±."""
+    if method.startswith("anchormoe") or dataset not in published.DATASETS:
         return None
     if method == "ngboost":
         # Wine and Protein are the paper's own over-trained runs, Energy is NGBoost's RMSE.
-        value = (
-            published.paper_cell("nll", dataset, "ngboost") if dataset not in ("energy", "protein", "wine") else None
-        )
-        return None if value is None else (value[0], value[1] / math.sqrt(NUM_SPLITS))
+        if dataset in ("energy", "protein", "wine"):
+            return None
+        return published.paper_cell("nll", dataset, "ngboost")
     if method in _RUN_BY_THE_AUTHORS:
         return published.nll_in_original_units(_RUN_BY_THE_AUTHORS[method].format(dataset=dataset), dataset)
     return published.paper_cell("appendix_nll", dataset, _QUOTED_AS.get(method, method))
 
 
-def _row(dataset: str, source: str, row: Sequence[Cell]) -> Row:
-    return Row(dataset, published.paper_n("nll", dataset), source, tuple(row))
+def combined_standard_errors(method: str, live: Cell, cited: published.Value) -> float | None:
+    """Return live - quoted in combined standard errors; the number after NGBoost's ± is a standard deviation."""
+    if live.mean is None or live.deviation is None:
+        return None
+    se = cited[1] / math.sqrt(NUM_SPLITS) if method == "ngboost" else cited[1]
+    return (live.mean - cited[0]) / math.hypot(live.deviation, se)

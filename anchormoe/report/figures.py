@@ -1,4 +1,4 @@
-"""Figures from stored rows; matplotlib and scikit-posthocs come with the extra `plots`."""
+"""Figures from stored rows. The libraries that draw them come with the extra `plots`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import scipy.stats
 
+from anchormoe.distributions.scores import METRICS
 from anchormoe.errors import UserError
 from anchormoe.report import comparison, published
 from anchormoe.report import statistics as stats
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 def require_libraries() -> None:
+    """Fail with one clear line if matplotlib or scikit-posthocs is not installed."""
     try:
         import matplotlib  # noqa: F401
         import scikit_posthocs  # noqa: F401
@@ -27,12 +28,11 @@ def require_libraries() -> None:
 
 
 def critical_difference(rows: pd.DataFrame, metric: str) -> Figure:
-    """Average ranks over the datasets on one axis; methods that a bar joins are not told apart (Nemenyi, 5%)."""
+    """Draw average ranks over the datasets on one axis; a bar joins methods that are not told apart (Nemenyi, 5%)."""
     from matplotlib.figure import Figure
     from scikit_posthocs import critical_difference_diagram, posthoc_nemenyi_friedman
 
     means = comparison.means(rows, metric)
-    title, _ = comparison.METRICS[metric]
     if means.shape[1] < 3:
         raise UserError(
             f"a figure of {metric} must have 3 methods with all 20 splits of all datasets, received {means.shape[1]}; "
@@ -50,18 +50,19 @@ def critical_difference(rows: pd.DataFrame, metric: str) -> Figure:
         crossbar_props={"color": "black", "linewidth": 2},
         elbow_props={"color": "gray", "linewidth": 0.8},
     )
-    axes.set_title(
-        f"Average rank by {title}, {len(means)} datasets; critical distance {test.critical_distance:.1f}", fontsize=10
-    )
+    title = f"Average rank by {METRICS[metric].title}, {len(means)} datasets"
+    axes.set_title(f"{title}; critical distance {test.critical_distance:.1f}", fontsize=10)
     return figure
 
 
 def pit_histograms(rows: pd.DataFrame, method: str) -> Figure:
-    """Where the test targets of all splits fall in their predicted distributions, a histogram per dataset.
+    """Draw where the test targets of all splits fall in their predicted distributions, a histogram per dataset.
 
-    Flat is calibrated; a hump: too wide, a bowl: too narrow, a slope: biased. The band holds 90% of the bars of a
-    calibrated method, had every split other rows.
+    A calibrated method has flat histograms. A hump means that its distributions are too wide, a bowl that they are too
+    narrow, a slope that they are biased. The band would hold 90% of a calibrated method's bars if all splits had
+    different rows.
     """
+    import scipy.stats
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 5.5), layout="constrained")

@@ -1,14 +1,17 @@
 """A table as data: columns that name their unit, cells that carry theirs.
 
-Every column names its metric (the unit is part of the name) and what stands behind "±"; every cell carries the same,
-and a table whose cell and column disagree is not made.
+Every column names its metric (the unit is part of the name) and what stands behind "±". Every cell names the same, and
+a table with a cell that disagrees with its column is refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from anchormoe.report.published import NUM_SPLITS
+from anchormoe.config.schema import NUM_SPLITS
+from anchormoe.report import numbers
 
 SE = "SE"  # standard error of the mean over splits
 SD = "SD"  # standard deviation over splits
@@ -20,11 +23,11 @@ NOT_AVAILABLE = "–"
 
 @dataclass(frozen=True)
 class Column:
-    """One metric, or the several that the paper itself prints in one column, if declared as printed."""
+    """A column of one metric, or of the several that the paper itself prints in one column, declared as printed."""
 
     title: str
     metrics: tuple[str, ...]
-    spread: str  # what stands behind ±; empty: nothing does
+    spread: str  # what stands behind ±; empty where nothing does
     as_printed: bool = False
     marks: tuple[int, ...] = ()
 
@@ -37,38 +40,45 @@ class Column:
 
     @property
     def measure(self) -> str:
+        """Return what the column shows, such as `nll_y ± SE`."""
         metrics = " or ".join(self.metrics)
         return f"{metrics} ± {self.spread}" if self.spread else metrics
 
 
 @dataclass(frozen=True)
 class Cell:
-    """mean ± spread of a metric, or the reason why there is no number."""
+    """The value `mean ± deviation` of a metric, or the reason why there is no number."""
 
     metric: str | None = None
     spread: str | None = None
     mean: float | None = None
     deviation: float | None = None  # the number after ±
-    decimals: int = 2  # shown
-    known_decimals: int | None = None  # a quoted number is known no better than it was printed
+    decimals: int = 2  # shown at least; numbers.plus_minus says when there are more
+    fixed: bool = False  # exactly these decimals: a quoted number is known no better than it was printed
     num_splits: int = NUM_SPLITS
+    planned_splits: int = NUM_SPLITS  # where there are fewer, the text says so
     absent: str = MISSING
     ranked: bool = True  # False: incomplete, or measures something else than the rest of its row
     bold: bool = False
     marks: tuple[int, ...] = ()
 
-    @property
+    @functools.cached_property
     def text(self) -> str:
+        """Return what the cell shows, in plain text."""
         if self.mean is None:
             return self.absent
-        number = f"{self.mean:.{self.decimals}f}"
-        if self.deviation is not None:
-            number += f" ± {self.deviation:.{self.decimals}f}"
-        return number if self.num_splits == NUM_SPLITS else f"{number} ({self.num_splits}/{NUM_SPLITS})"
+        if self.fixed:
+            number = numbers.fixed(self.mean, self.deviation, self.decimals)
+        else:
+            number = numbers.plus_minus(self.mean, self.deviation, least=self.decimals)
+        complete = self.num_splits == self.planned_splits
+        return number if complete else f"{number} ({self.num_splits}/{self.planned_splits})"
 
 
 @dataclass(frozen=True)
 class Row:
+    """One line of values; every cell belongs to the column at the same position."""
+
     dataset: str
     n: int | None
     source: str  # whose values: published, reproduced, ...
@@ -77,6 +87,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
+    """A table with its notes. It checks that every cell has the unit and the spread of its column."""
+
     key: str
     form: str
     title: str
@@ -84,7 +96,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     footnotes: tuple[str, ...]  # mark 1 first
-    lines_are: str = ""  # what columns are, if each is shown as a line: for more, or longer, than fit side by side
+    lines_are: str = ""  # if set, every column is shown as a line, and this is what the columns are
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -93,6 +105,20 @@ class Table:
             for column, cell in zip(self.columns, row.cells, strict=True):
                 if cell.mean is not None:
                     _require_same_measure(column, cell, row)
+
+
+def with_best_bold(row: Sequence[Cell]) -> tuple[Cell, ...]:
+    """Set the lowest ranked value in bold, ties included; nothing if all are equal or only one can be compared.
+
+    Beside a number that is known to two decimals, a third decimal of another one decides nothing.
+    """
+    contenders = [(index, cell, cell.mean) for index, cell in enumerate(row) if cell.mean is not None and cell.ranked]
+    known = [cell.decimals for _, cell, _ in contenders if cell.fixed]
+    means = {index: round(mean, min(known)) if known else mean for index, _, mean in contenders}
+    if len(set(means.values())) < 2:
+        return tuple(row)
+    best = min(means.values())
+    return tuple(replace(cell, bold=means.get(index) == best) for index, cell in enumerate(row))
 
 
 def _require_same_measure(column: Column, cell: Cell, row: Row) -> None:

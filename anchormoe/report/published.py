@@ -1,7 +1,7 @@
 """The published numbers: what the paper's tables print and what the authors' notebooks saved, split by split.
 
-Facts only, read from `benchmarks/`. A run is named by its ablation; what a name really stands for (the Kin8nm value of
-`full` is another model, for instance) is written in `benchmarks/discrepancies.json`.
+The facts are read from `benchmarks/`. A run is named by its ablation. What a name really stands for (the Kin8nm value
+of `full` is another model, for instance) is written in `benchmarks/discrepancies.json`.
 """
 
 from __future__ import annotations
@@ -34,35 +34,36 @@ class PublishedRun:
     epochs: tuple[int, ...] | None
 
     def values(self, metric: str) -> tuple[float, ...]:
-        """The 20 values of `rmse` or `nll_z`."""
+        """Return the 20 values of `rmse` or `nll_z`."""
         _require("metric", metric, METRICS)
         return self.rmse if metric == "rmse" else self.nll_z
 
     def mean(self, metric: str) -> float:
+        """Return the mean over the splits."""
         return float(np.mean(self.values(metric)))
 
     def se(self, metric: str) -> float:
-        """Standard error of the mean over the splits."""
+        """Return the standard error of the mean over the splits."""
         return float(np.std(self.values(metric), ddof=1) / np.sqrt(NUM_SPLITS))
 
 
 @dataclass(frozen=True)
 class Discrepancy:
-    """Something about published numbers that their table does not tell."""
+    """A fact about published numbers that their table does not tell."""
 
     id: int
     tables: tuple[str, ...]
-    dataset: str | None  # None: every dataset of the column
-    columns: tuple[str, ...]  # none and no dataset: the whole table
+    dataset: str | None  # None means every dataset of the column
+    columns: tuple[str, ...]  # empty, with no dataset, means the whole table
     text: str
     paper_contradicts_notebook: bool = False  # the printed cell is not the rounded notebook value
-    comparable: bool = True  # False: measures something else than the other cells of its row
+    comparable: bool = True  # False if it measures something else than the other cells of its row
     wrong_quantity: bool = False  # the printed number is of another metric altogether
     forms: tuple[str, ...] = ("published", "corrected")
 
 
 def notebook(ablation: str, dataset: str) -> PublishedRun:
-    """The notebook run behind the paper's value of this ablation and dataset."""
+    """Return the notebook run behind the paper's value of this ablation and dataset."""
     _require("ablation", ablation, ABLATIONS)
     _require("dataset", dataset, DATASETS)
     runs = _load("published.json")["notebooks"]
@@ -72,7 +73,7 @@ def notebook(ablation: str, dataset: str) -> PublishedRun:
 
 
 def ngboost_notebook(dataset: str) -> PublishedRun | None:
-    """The authors' own NGBoost run (protein and wine only)."""
+    """Return the authors' own NGBoost run, which exists for protein and wine only."""
     _require("dataset", dataset, DATASETS)
     name = f"ngboost_{dataset}"
     runs = _load("published.json")["notebooks"]
@@ -80,18 +81,21 @@ def ngboost_notebook(dataset: str) -> PublishedRun | None:
 
 
 def datasets(table: str) -> tuple[str, ...]:
-    """The table's datasets in the paper's order."""
+    """Return a table's datasets in the paper's order."""
     return tuple(_paper(table))
 
 
 def columns(table: str) -> tuple[str, ...]:
-    """The table's value columns in the paper's order; Anchor-MoE itself is `full` in every table."""
+    """Return a table's value columns in the paper's order; Anchor-MoE itself is `full` in every table."""
     first = next(iter(_paper(table).values()))
     return tuple("full" if name == "anchor_moe" else name for name in first if name != "n")
 
 
 def paper_cell(table: str, dataset: str, column: str) -> Value | None:
-    """Mean and ± as the paper prints them, None where it prints nothing. `full` and `anchor_moe` are one column."""
+    """Return mean and ± as the paper prints them, None where it prints nothing.
+
+    The columns `full` and `anchor_moe` are the same.
+    """
     row = _paper(table).get(dataset, {})
     value = row.get(column)
     if value is None and column in ("full", "anchor_moe"):
@@ -100,21 +104,21 @@ def paper_cell(table: str, dataset: str, column: str) -> Value | None:
 
 
 def paper_n(table: str, dataset: str) -> int:
-    """N as printed."""
+    """Return the number of rows N as a table prints it."""
     row = _paper(table)
     _require(f"dataset of table {table}", dataset, tuple(row))
     return row[dataset]["n"]
 
 
 def nll_in_original_units(run_name: str, dataset: str) -> Value | None:
-    """Mean and SE of a notebook run's NLL converted split by split; None where the conversion is not possible."""
+    """Return mean and SE of a notebook run's NLL, converted split by split; None where that is not possible."""
     value = _load("original_units.json")["nll_y"].get(run_name, {}).get(dataset)
     return None if value is None else (value[0], value[1])
 
 
 @functools.cache
 def discrepancies() -> tuple[Discrepancy, ...]:
-    """Where the paper's tables, its text and the notebooks disagree, in a fixed order."""
+    """Return where the paper's tables, its text and the notebooks disagree, in a fixed order."""
     result = []
     for entry in _load("discrepancies.json"):
         fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()}

@@ -1,4 +1,4 @@
-"""The small table at the end of a run: our means beside the published ones."""
+"""The small table at the end of a run: our means beside the published ones, over the same splits."""
 
 from __future__ import annotations
 
@@ -8,59 +8,74 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from anchormoe.report import cells, published
+from anchormoe.config.schema import ABLATIONS, NUM_SPLITS
+from anchormoe.distributions.scores import METRICS, Metric
+from anchormoe.report import cells, numbers, published
 
-METRICS = {
-    "rmse_y": "RMSE (y)",
-    "nll_z": "NLL (z)",
-    "nll_y": "NLL (y)",
-    "crps_y": "CRPS (y)",
-    "coverage_90": "90% coverage",
-}
-_PUBLISHED_NAME = {"rmse_y": "rmse", "nll_z": "nll_z"}  # what the authors' notebooks print
+_DECIMALS = 4  # as the authors' notebooks print
+_RUN = ("dataset", "variant", "method", "ablation", "protocol", "anchor", "seed", "config_hash")
 
 
 def of_rows(rows: pd.DataFrame) -> Group:
-    """One table per run: metric, mean ± SE, SD, published mean ± SE, paired difference in published SEs."""
-    good = rows[rows.status == "ok"]
-    keys = ["dataset", "variant", "method", "ablation", "protocol", "anchor", "seed", "config_hash"]
-    runs = [_table(run) for _, run in good.groupby(keys, sort=False, dropna=False)]
-    return Group(*runs) if runs else Group(Text("no split has finished"))
+    """Make a table per run: mean ± SE and SD of every metric, the published mean ± SE, our difference from it."""
+    good = cells.finished(rows)
+    runs = [run for _, run in good.groupby(list(_RUN), sort=False, dropna=False)]
+    parts = [part for run in runs for part in (Text(_title(run), style="italic"), _table(run), Text(""))]
+    return Group(*parts) if parts else Group(Text("no split has finished"))
+
+
+def _title(run: pd.DataFrame) -> str:
+    first, num_splits = run.iloc[0], len(run)
+    dataset = f"{first.dataset} ({first.variant})" if isinstance(first.variant, str) else str(first.dataset)
+    title = f"{dataset}, {first.method} {first.ablation}, protocol {first.protocol}, anchor {first.anchor}"
+    return f"{title}, seed {first.seed}, {'1 split' if num_splits == 1 else f'{num_splits} splits'}"
 
 
 def _table(run: pd.DataFrame) -> Table:
-    first = run.iloc[0]
-    title = f"{first.dataset} ({first.variant}), {first.method} {first.ablation}, protocol {first.protocol}"
-    title += f", anchor {first.anchor}, seed {first.seed}, {len(run)} splits"
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    for name in ("metric", "mean ± SE", "SD", "published ± SE", "difference"):
+    first, num_splits = run.iloc[0], len(run)
+    splits = "split" if num_splits == 1 else f"{num_splits} splits"
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    beside = "published" if num_splits == 1 else "published ± SE"
+    if num_splits < NUM_SPLITS:
+        beside += f",\nsame {splits}"
+    columns = ["metric", "mean ± SE", "SD", *([beside, "difference"] if _is_published_run(first) else [])]
+    for name in columns:
         table.add_column(name, justify="left" if name == "metric" else "right")
-    for column, label in METRICS.items():
-        ours = cells.summarise(run[column])
-        table.add_row(label, f"{_plus_minus(ours.mean, ours.se)}", _number(ours.sd), *_published(run, column))
+    for metric in METRICS.values():
+        shown = metric.function is not None and (metric.compared or metric.published_name)
+        ours = cells.summarise(run[metric.name]) if shown and metric.name in run else None
+        if ours is not None:
+            sd = "–" if ours.sd is None else numbers.plus_minus(ours.sd, None, least=_DECIMALS)
+            texts = [metric.label_with_unit, _plus_minus(ours), sd, *_published(run, metric)]
+            table.add_row(*texts[: len(columns)])
     return table
 
 
-def _published(run: pd.DataFrame, column: str) -> tuple[str, str]:
-    """The notebook's mean over the same splits and how far ours is from it; blank where nothing comparable exists."""
-    first = run.iloc[0]
-    name = _PUBLISHED_NAME.get(column)
-    method, variant = cells.measured(first.dataset, first.ablation, "published")
-    same_data = first.num_rows == published.paper_n("nll", first.dataset) and variant in (None, first.variant)
-    if name is None or first.protocol != "published" or first.seed != 1 or first.method != method or not same_data:
+def _published(run: pd.DataFrame, metric: Metric) -> tuple[str, str]:
+    """Return the notebook's mean ± SE over the same splits, and how far ours is from it in these standard errors.
+
+    Both are empty where nothing comparable was published. A single split has no standard error: the difference is then
+    in the metric's own unit.
+    """
+    if metric.published_name is None or not _is_published_run(run.iloc[0]):
         return "", ""
-    notebook = published.notebook(first.ablation, first.dataset)
-    theirs = pd.Series(notebook.values(name), index=range(1, published.NUM_SPLITS + 1))[run.split]
-    difference = run[column].to_numpy() - theirs.to_numpy()
-    se = notebook.se(name)
-    return _plus_minus(theirs.mean(), se), f"{difference.mean() / se:+.2f} SE"
+    notebook = published.notebook(run.iloc[0].ablation, run.iloc[0].dataset)
+    values = [notebook.values(metric.published_name)[int(split) - 1] for split in run["split"]]
+    theirs = cells.summarise(values)
+    assert theirs is not None  # a run has at least one split
+    difference = float((run[metric.name] - values).mean())
+    text = f"{difference / theirs.se:+.2f} SE" if theirs.se else f"{difference:+.{_DECIMALS}f}"
+    return _plus_minus(theirs), text
 
 
-def _plus_minus(mean: float, error: float | None) -> str:
-    return _number(mean) if error is None else f"{_number(mean)} ± {_number(error)}"
+def _is_published_run(row: pd.Series) -> bool:
+    """Say whether a row repeats a run of the authors' notebooks: same data, method, protocol and seed."""
+    if row.dataset not in published.DATASETS or row.ablation not in ABLATIONS:
+        return False
+    method, variant = cells.measured(row.dataset, row.ablation, "published")
+    same_data = row.get("num_rows") == published.paper_n("nll", row.dataset) and variant in (None, row.variant)
+    return row.protocol == "published" and row.seed == 1 and row.method == method and same_data
 
 
-def _number(value: float | None) -> str:
-    if value is None or pd.isna(value):
-        return "–"
-    return f"{value:.4f}" if abs(value) >= 0.01 or value == 0 else f"{value:.2e}"
+def _plus_minus(summary: cells.Summary) -> str:
+    return numbers.plus_minus(summary.mean, summary.se, least=_DECIMALS)

@@ -1,20 +1,31 @@
-"""The paper's five tables from stored rows, in two forms; each dataset has a row of published and one of our values.
+"""The paper's five tables from stored rows, in two forms. Each dataset has a row of published and one of our values.
 
-published  units and quirks as printed, beside our rows of protocol=published
-corrected  one unit per column (original units), beside our rows of protocol=clean
+The form `published` keeps units and quirks as printed, beside our rows of protocol=published. The form `corrected` has
+one unit per column, the target's original one, beside our rows of protocol=clean.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
 
-from anchormoe.report import cells, published
-from anchormoe.report.grid import AS_PRINTED, MISSING, NOT_AVAILABLE, SD, SE, Cell, Column, Row, Table
-from anchormoe.report.published import ABLATIONS, NUM_SPLITS
+from anchormoe.config.schema import ABLATIONS, NUM_SPLITS
+from anchormoe.report import published
+from anchormoe.report.cells import StoredRuns, summarise
+from anchormoe.report.grid import (
+    AS_PRINTED,
+    MISSING,
+    NOT_AVAILABLE,
+    SD,
+    SE,
+    Cell,
+    Column,
+    Row,
+    Table,
+    with_best_bold,
+)
 
 FORMS = ("published", "corrected")
 
@@ -45,25 +56,28 @@ _NGBOOST_RUN_BY_AUTHORS = ("protein", "wine")
 
 
 def build(rows: pd.DataFrame, form: str, *, seed: int = 1) -> list[Table]:
-    """The five tables of a form ("published" or "corrected"), in the paper's order. Rows may be incomplete."""
+    """Make the five tables of a form ("published" or "corrected") in the paper's order. Rows may be incomplete."""
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(FORMS)}; received {form!r}")
-    return [_table(rows, key, form, seed) for key in published.TABLES]
+    runs = StoredRuns(rows)
+    return [_table(runs, key, form, seed) for key in published.TABLES]
 
 
 class _Footnotes:
-    """Numbers each text once, in order of appearance."""
+    """The footnotes of one table: each text is numbered once, in order of appearance."""
 
     def __init__(self, key: str, form: str) -> None:
         self.key, self.form = key, form
         self.texts: list[str] = []
 
     def mark(self, text: str) -> int:
+        """Return the number of a text, a new one if it has none yet."""
         if text not in self.texts:
             self.texts.append(text)
         return self.texts.index(text) + 1
 
     def entries(self, dataset: str | None, column: str | None) -> list[published.Discrepancy]:
+        """Return the discrepancies about a cell, a whole column (no dataset) or the whole table (neither)."""
         return [
             entry
             for entry in published.discrepancies()
@@ -74,10 +88,11 @@ class _Footnotes:
         ]
 
     def marks(self, dataset: str | None, column: str) -> tuple[int, ...]:
+        """Return the numbers of the footnotes about a cell or a whole column."""
         return tuple(self.mark(entry.text) for entry in self.entries(dataset, column))
 
 
-def _table(rows: pd.DataFrame, key: str, form: str, seed: int) -> Table:
+def _table(runs: StoredRuns, key: str, form: str, seed: int) -> Table:
     footnotes = _Footnotes(key, form)
     names = published.columns(key)
     if form == "corrected" and "ngboost" in names:
@@ -87,7 +102,7 @@ def _table(rows: pd.DataFrame, key: str, form: str, seed: int) -> Table:
     for dataset in published.datasets(key):
         theirs = [_published_cell(name, key, form, dataset, footnotes) for name in names]
         ours = [
-            _our_cell(rows, name, key, form, dataset, seed, footnotes) if name in ABLATIONS else replace(cell, marks=())
+            _our_cell(runs, name, key, form, dataset, seed, footnotes) if name in ABLATIONS else replace(cell, marks=())
             for name, cell in zip(names, theirs, strict=True)
         ]
         n = published.paper_n(key, dataset)
@@ -99,7 +114,7 @@ def _table(rows: pd.DataFrame, key: str, form: str, seed: int) -> Table:
 
 
 def _metric(key: str, form: str) -> str:
-    """What our own columns of a table are measured in."""
+    """Return the metric of our own columns of a table."""
     if key.endswith("rmse"):
         return "rmse_y"
     return "nll_z" if form == "published" else "nll_y"
@@ -119,10 +134,10 @@ def _column(name: str, key: str, form: str, footnotes: _Footnotes) -> Column:
 
 
 def _published_cell(name: str, key: str, form: str, dataset: str, footnotes: _Footnotes) -> Cell:
-    """What was published, as printed or (corrected) what the notebooks give in original units."""
+    """Return what was published: as printed, or in the corrected form what the notebooks give in original units."""
     entries = footnotes.entries(dataset, name)
     metric, spread = _metric(key, form), SE
-    decimals, known_decimals = 2, 2
+    decimals, fixed = 2, True
     value = published.paper_cell(key, dataset, name)
     if name not in ABLATIONS and name != "ngboost_own":
         own_run = name == "ngboost" and dataset in _NGBOOST_RUN_BY_AUTHORS
@@ -133,17 +148,14 @@ def _published_cell(name: str, key: str, form: str, dataset: str, footnotes: _Fo
     elif form == "corrected":
         run = published.ngboost_notebook(dataset) if name == "ngboost_own" else published.notebook(name, dataset)
         value = None if run is None else _in_original_units(run, metric, dataset)
-        decimals = 3 if value is None else decimals_for(value[1], least=3)
-        known_decimals = decimals
+        decimals, fixed = 3, metric != "rmse_y"  # converted values are stored with three decimals
     # A footnote about the number goes where the number is.
     moved = name == "ngboost" and form == "corrected" and dataset in _NGBOOST_RUN_BY_AUTHORS
     marks = () if moved else tuple(footnotes.mark(entry.text) for entry in entries)
     if value is None:
         return Cell(absent=NOT_AVAILABLE, marks=marks)
     comparable = form == "published" or all(entry.comparable for entry in entries)
-    return Cell(
-        metric, spread, *value, decimals=decimals, known_decimals=known_decimals, ranked=comparable, marks=marks
-    )
+    return Cell(metric, spread, *value, decimals=decimals, fixed=fixed, ranked=comparable, marks=marks)
 
 
 def _in_original_units(run: published.PublishedRun, metric: str, dataset: str) -> published.Value | None:
@@ -153,50 +165,31 @@ def _in_original_units(run: published.PublishedRun, metric: str, dataset: str) -
 
 
 def _our_cell(
-    rows: pd.DataFrame, ablation: str, key: str, form: str, dataset: str, seed: int, footnotes: _Footnotes
+    runs: StoredRuns, ablation: str, key: str, form: str, dataset: str, seed: int, footnotes: _Footnotes
 ) -> Cell:
     protocol = "published" if form == "published" else "clean"
-    run = cells.choose(rows, dataset=dataset, ablation=ablation, protocol=protocol, seed=seed)
-    if run is None:
-        return Cell(absent=MISSING)
+    run = runs.choose(dataset=dataset, ablation=ablation, protocol=protocol, seed=seed)
     metric = _metric(key, form)
-    summary = cells.summarise(run.rows[metric])
+    summary = None if run is None else summarise(run.values(metric))
+    if run is None or summary is None:
+        return Cell(absent=MISSING)
     marks: tuple[int, ...] = ()
-    if run.anchor != "gbdt" and ablation != "no_anchor" and run.rows["method"].iloc[0] == "anchormoe":
+    if run.anchor != "gbdt" and ablation != "no_anchor" and run.method == "anchormoe":
         marks = (footnotes.mark(f"Our value is with anchor={run.anchor}; the published runs used gbdt."),)
     return Cell(
         metric,
         SE,
         summary.mean,
         summary.se,
-        decimals=decimals_for(summary.se, least=2 if form == "published" else 3),
+        decimals=2 if form == "published" else 3,
         num_splits=summary.num_splits,
         ranked=summary.num_splits == NUM_SPLITS,
         marks=marks,
     )
 
 
-def decimals_for(deviation: float | None, least: int) -> int:
-    """As many as show the first digit of ±, within reason."""
-    if not deviation or not math.isfinite(deviation):
-        return max(least, 3)
-    return min(max(least, -math.floor(math.log10(deviation))), 6)
-
-
-def with_best_bold(row: Sequence[Cell]) -> tuple[Cell, ...]:
-    """The lowest in bold, ties included; nothing where all are equal or only one is there to compare."""
-    contenders = [(index, cell, cell.mean) for index, cell in enumerate(row) if cell.mean is not None and cell.ranked]
-    # Beside a number known to two decimals, a third one decides nothing.
-    known = [cell.known_decimals for _, cell, _ in contenders if cell.known_decimals is not None]
-    means = {index: round(mean, min(known)) if known else mean for index, _, mean in contenders}
-    if len(set(means.values())) < 2:
-        return tuple(row)
-    best = min(means.values())
-    return tuple(replace(cell, bold=means.get(index) == best) for index, cell in enumerate(row))
-
-
 def _notes(key: str, form: str) -> list[str]:
-    """Units first, then how to read the table."""
+    """Return the notes of a table: its units first, then how to read it."""
     ablation, rmse = key.startswith("ablation"), key.endswith("rmse")
     if rmse:
         units = "RMSE in the target's original units (rmse_y)."
@@ -226,7 +219,7 @@ def _notes(key: str, form: str) -> list[str]:
 
 
 def _legend(body: Sequence[Row]) -> str:
-    """Explains only what the table shows."""
+    """Explain the signs that occur in the table."""
     found = [cell for row in body for cell in row.cells]
     quoted = any(cell.spread in (SD, AS_PRINTED) for cell in found)
     legend = [

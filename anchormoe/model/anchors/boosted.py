@@ -1,95 +1,39 @@
-"""Anchors: point regressors whose mean the experts correct.
+"""Boosted trees of several libraries behind one contract: fit many stages, then choose one.
 
-A boosted anchor is fitted on TR with many stages; the stage with the lowest RMSE on VA is selected. Its first part,
-cut at that stage, gives the anchor of phase 1 (TR, VA); a refit of so many stages on TV gives the anchor of phase 2
-(TV, CAL, TEST). Other regressors are just fitted, on TR and again on TV.
+Each library is imported when its trees are fitted: importing all of them takes seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from sklearn.ensemble import GradientBoostingRegressor
 
-from anchormoe.config.schema import AnchorConfig, AnchorKind
-from anchormoe.data.splits import Split
 from anchormoe.errors import UserError
-from anchormoe.model.anchors import trees
-from anchormoe.model.anchors.regressors import import_regressor, parameters_of, with_seed
-
-
-@dataclass(frozen=True)
-class AnchorMeans:
-    """Anchor values in original units; stage is None for anchors that have no stages."""
-
-    stage: int | None
-    tr: np.ndarray
-    va: np.ndarray
-    tv: np.ndarray
-    cal: np.ndarray
-    test: np.ndarray
-
-
-Predict = Callable[[np.ndarray], np.ndarray]
+from anchormoe.model.settings import AnchorKind, AnchorSettings
 
 
 class BoostedModel(Protocol):
     def staged_rmse(self) -> np.ndarray:
-        """RMSE on the validation rows after each stage."""
+        """Return the RMSE on the validation rows after each stage."""
 
     def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
-        """Mean from the first so many stages."""
-
-
-def anchor_means(config: AnchorConfig, X: np.ndarray, y: np.ndarray, split: Split, *, seed: int) -> AnchorMeans:
-    """Select, fit and evaluate the anchor on the rows of one split."""
-    stage: int | None = None
-    predict_sub: Predict
-    predict_final: Predict
-    if config.kind is AnchorKind.none:
-        predict_sub, predict_final = _constant(y[split.tr].mean()), _constant(y[split.tv].mean())
-    elif config.kind is AnchorKind.sklearn:
-        predict_sub = regressor(config, seed).fit(X[split.tr], y[split.tr]).predict
-        predict_final = regressor(config, seed).fit(X[split.tv], y[split.tv]).predict
-    else:
-        fit = BOOSTED[config.kind]
-        sub = fit(config, X[split.tr], y[split.tr], config.stages, seed, validation=(X[split.va], y[split.va]))
-        stage = 1 + int(np.argmin(sub.staged_rmse()))
-        final = fit(config, X[split.tv], y[split.tv], stage, seed, validation=None)
-        predict_sub = _at_stage(sub, stage)
-        predict_final = _at_stage(final, stage)
-    return AnchorMeans(
-        stage=stage,
-        tr=predict_sub(X[split.tr]),
-        va=predict_sub(X[split.va]),
-        tv=predict_final(X[split.tv]),
-        cal=predict_final(X[split.cal]) if len(split.cal) else np.empty(0),
-        test=predict_final(X[split.test]),
-    )
-
-
-def _constant(mean: float) -> Predict:
-    """No anchor: the mean of the target, which is 0 once z-scored."""
-    return lambda X: np.full(len(X), mean)
-
-
-def _at_stage(model: BoostedModel, stage: int) -> Predict:
-    return lambda X: np.asarray(model.predict(X, stages=stage), dtype=np.float64)
+        """Return the mean from the first `stages` stages."""
 
 
 Validation = tuple[np.ndarray, np.ndarray] | None
 
 
-class _Gbdt:
+class SklearnTrees:
     """scikit-learn's exact trees: the anchor of the published runs."""
 
     def __init__(
-        self, config: AnchorConfig, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
+        self, settings: AnchorSettings, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
     ) -> None:
-        self.model = GradientBoostingRegressor(n_estimators=stages, random_state=seed, **config.params).fit(X, y)
+        from sklearn.ensemble import GradientBoostingRegressor
+
+        self.model = GradientBoostingRegressor(n_estimators=stages, random_state=seed, **settings.params).fit(X, y)
         self.validation = validation
 
     def staged_rmse(self) -> np.ndarray:
@@ -103,13 +47,15 @@ class _Gbdt:
         return self.model.predict(X)
 
 
-class _ExactTrees:
-    """The same trees as scikit-learn's, ties apart, in a tenth of the time; nothing in them is random."""
+class ExactTrees:
+    """The same trees as scikit-learn's except for ties, in a tenth of the time and without random numbers."""
 
     def __init__(
-        self, config: AnchorConfig, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
+        self, settings: AnchorSettings, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
     ) -> None:
-        self.model = trees.fit(X, y, stages=stages, validation=validation, **config.params)
+        from anchormoe.model.anchors import exact_trees
+
+        self.model = exact_trees.fit(X, y, stages=stages, validation=validation, **settings.params)
         self.validation = validation
 
     def staged_rmse(self) -> np.ndarray:
@@ -120,23 +66,25 @@ class _ExactTrees:
         return self.model.predict(X, stages=stages)
 
 
-class _XGBoost:
-    """Fitted to the z-scored target: XGBoost drops splits whose gain is under an absolute 1e-6, which on a target as
-    small as Naval's (standard deviation 0.015) would stop the trees early.
+class XGBoostTrees:
+    """XGBoost's trees, fitted to the z-scored target.
 
-    `rows_per_bin` gives a feature one histogram bin for so many rows, 16 to 256 in all; XGBoost's own number is 256. On
-    a few hundred rows most of the time goes into bins, and they are no better for being nearly empty.
+    XGBoost drops splits whose gain is below an absolute 1e-6, which on a target as small as Naval's (standard deviation
+    0.015) would stop the trees early.
+
+    `rows_per_bin` gives each feature one histogram bin for this number of rows, with 16 to 256 bins in all; XGBoost's
+    default is 256. On a few hundred rows most of the time goes into bins, and nearly empty bins do not help.
     """
 
     def __init__(
-        self, config: AnchorConfig, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
+        self, settings: AnchorSettings, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
     ) -> None:
         import xgboost
 
         self.evaluation: dict[str, dict[str, list[float]]] = {}
         self.matrix = xgboost.DMatrix
         self.y_mean, self.y_std = y.mean(), y.std() or 1.0
-        parameters = {"objective": "reg:squarederror", "nthread": 1, "seed": seed, **config.params}
+        parameters = {"objective": "reg:squarederror", "nthread": 1, "seed": seed, **settings.params}
         patience = parameters.pop("early_stopping_rounds", None)
         if (rows_per_bin := parameters.pop("rows_per_bin", None)) is not None:
             parameters["max_bin"] = max(16, min(len(y) // rows_per_bin, 256))
@@ -157,7 +105,7 @@ class _XGBoost:
         return (y - self.y_mean) / self.y_std
 
     def staged_rmse(self) -> np.ndarray:
-        """In units of the training target's standard deviation, which leaves the best stage where it is."""
+        """Return the RMSE in units of the target's standard deviation, which does not change the best stage."""
         return np.array(self.evaluation["validation"]["rmse"])
 
     def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
@@ -165,11 +113,11 @@ class _XGBoost:
         return mean_z.astype(np.float64) * self.y_std + self.y_mean
 
 
-class _LightGBM:
+class LightGBMTrees:
     def __init__(
-        self, config: AnchorConfig, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
+        self, settings: AnchorSettings, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
     ) -> None:
-        lightgbm = _import_lightgbm()
+        lightgbm = import_lightgbm()
         parameters = {
             "objective": "regression",
             "metric": "rmse",
@@ -177,7 +125,7 @@ class _LightGBM:
             "deterministic": True,
             "seed": seed,
             "verbosity": -1,
-            **config.params,
+            **settings.params,
         }
         train = lightgbm.Dataset(X, y)
         self.evaluation: dict[str, Any] = {}
@@ -198,52 +146,16 @@ class _LightGBM:
 
 
 BOOSTED: dict[AnchorKind, Callable[..., BoostedModel]] = {
-    AnchorKind.gbdt: _Gbdt,
-    AnchorKind.trees: _ExactTrees,
-    AnchorKind.xgboost: _XGBoost,
-    AnchorKind.lightgbm: _LightGBM,
+    AnchorKind.gbdt: SklearnTrees,
+    AnchorKind.trees: ExactTrees,
+    AnchorKind.xgboost: XGBoostTrees,
+    AnchorKind.lightgbm: LightGBMTrees,
 }
 
 
-def require_usable(config: AnchorConfig, *, cross_fitted: bool = False) -> None:
-    """An import path that is a regressor's and parameters it knows; XGBoost and LightGBM judge theirs."""
-    if config.kind in (AnchorKind.stack, AnchorKind.network) and not cross_fitted:
-        raise UserError(f"anchor.kind={config.kind.value} must be cross-fitted: add model=crossfit")
-    if config.kind is AnchorKind.stack:
-        for member in config.members():
-            require_usable(member, cross_fitted=cross_fitted)
-        return
-    if config.kind is AnchorKind.sklearn:
-        assert config.target is not None
-        accepted = parameters_of(import_regressor("anchor.target", config.target))
-    elif config.kind is AnchorKind.gbdt:
-        # anchor.stages and seed are the other two
-        accepted = set(GradientBoostingRegressor().get_params()) - {"n_estimators", "random_state"}
-    elif config.kind is AnchorKind.trees:
-        accepted = {"learning_rate", "max_depth", "early_stopping_rounds"}
-    else:
-        if config.kind is AnchorKind.lightgbm:
-            _import_lightgbm()
-        rows_per_bin = config.params.get("rows_per_bin", 1)
-        if config.kind is AnchorKind.xgboost and not (isinstance(rows_per_bin, int) and rows_per_bin >= 1):
-            raise UserError(f"anchor.params.rows_per_bin must be a whole number from 1, received {rows_per_bin}")
-        return
-    if accepted is None:
-        return
-    unknown = sorted(set(config.params) - accepted)
-    if unknown:
-        names = f"among {', '.join(sorted(accepted))}" if accepted else "none: it takes no parameters"
-        raise UserError(f"anchor.params must be {names}, received {', '.join(unknown)}")
-
-
-def _import_lightgbm() -> Any:
+def import_lightgbm() -> Any:
     try:
         import lightgbm
     except ImportError:
         raise UserError("anchor=lightgbm needs the lightgbm package: pip install 'anchormoe[anchors]'") from None
     return lightgbm
-
-
-def regressor(config: AnchorConfig, seed: int) -> Any:
-    assert config.target is not None
-    return with_seed(import_regressor("anchor.target", config.target), config.params, seed)

@@ -4,8 +4,8 @@ It is the mean of a Gaussian process with the Matern-5/2 kernel and Gaussian noi
 
     k(x, x') = signal (1 + a + a^2 / 3) exp(-a),  a^2 = 5 sum_d (rate_d (x_d - x'_d))^2.
 
-Rates, signal and noise maximise the marginal likelihood on a few hundred rows: that is the slow part. With a kernel in
-hand, all rows enter one linear system.
+Rates, signal and noise maximise the marginal likelihood on a few hundred rows, which is the slow part. Given the
+kernel, all rows enter one linear system.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.optimize import minimize
 
 NOISE_FLOOR = 1e-6  # of the target's variance: equal rows must not make the system singular
-JITTER = 1e-8  # of the signal, to the same end where there is no noise
-LOG_RATE, LOG_SIGNAL, LOG_NOISE = (-7.0, 4.0), (-7.0, 7.0), (-16.0, 2.0)  # within which they are searched
+JITTER = 1e-8  # of the signal, for the same reason where there is no noise
+LOG_RATE, LOG_SIGNAL, LOG_NOISE = (-7.0, 4.0), (-7.0, 7.0), (-16.0, 2.0)  # bounds of the search
 START_NOISE = 0.1
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """`center` and `rates` (D) are of the raw features; `signal` and `noise` are variances of a z-scored target."""
+    """A kernel: `center` and `rates` (D) of the raw features, variances `signal` and `noise` of a z-scored target."""
 
     center: np.ndarray
     rates: np.ndarray
@@ -34,34 +34,34 @@ class Kernel:
     noise: float
 
     def positions(self, X: np.ndarray) -> np.ndarray:
-        """Rows (N, D) in units of the length-scales."""
+        """Return rows (N, D) in units of the length-scales."""
         return (X - self.center) * self.rates
 
     def covariance(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Of positions (N, D) and (M, D): (N, M)."""
+        """Return the covariance (N, M) of positions (N, D) and (M, D)."""
         distance = _scaled_distances(a, b)
         return self.signal * _correlation(distance, np.exp(-distance))
 
     def self_covariance(self, a: np.ndarray) -> np.ndarray:
-        """Of positions with themselves, never singular."""
+        """Return the covariance of positions with themselves, which is never singular."""
         covariance = self.covariance(a, a)
         covariance[np.diag_indices(len(a))] += JITTER * self.signal
         return covariance
 
 
 def _scaled_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """sqrt(5) times the distances between positions."""
+    """Return sqrt(5) times the distances between positions."""
     squares = (a * a).sum(1)[:, None] + (b * b).sum(1) - 2 * a @ b.T
     return np.sqrt(5 * np.maximum(squares, 0))
 
 
 def _correlation(distance: np.ndarray, decay: np.ndarray) -> np.ndarray:
-    """`decay` is exp(-distance)."""
+    """Compute the Matern-5/2 correlation of scaled distances; `decay` is exp(-distance)."""
     return (1 + distance + distance * distance / 3) * decay
 
 
 def learn_kernel(X: np.ndarray, y: np.ndarray, *, steps: int) -> Kernel:
-    """The likeliest kernel for a z-scored target, by so many evaluations of the likelihood."""
+    """Find the likeliest kernel for a z-scored target with at most `steps` evaluations of the likelihood."""
     center, spread = X.mean(0), X.std(0)
     spread = np.where(spread > 0, spread, 1.0)
     dimension = X.shape[1]
@@ -81,7 +81,7 @@ def learn_kernel(X: np.ndarray, y: np.ndarray, *, steps: int) -> Kernel:
 
 
 def negative_log_likelihood(parameters: np.ndarray, X: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
-    """Per row and without its constant, and the gradient; parameters (D + 2): logs of rates, signal and noise."""
+    """Return value and gradient, per row and without the constant, for the logs of rates, signal and noise (D + 2)."""
     positions = X * np.exp(parameters[:-2])
     signal, noise = np.exp(parameters[-2:])
     distance = _scaled_distances(positions, positions)
@@ -90,7 +90,7 @@ def negative_log_likelihood(parameters: np.ndarray, X: np.ndarray, y: np.ndarray
     covariance = signal * correlation
     covariance[np.diag_indices(len(y))] += noise + NOISE_FLOOR + JITTER * signal
     lower, failed = dpotrf(covariance, lower=1)
-    if failed:  # the line search went too far: it shall come back
+    if failed:  # the line search went too far: a high value makes it return
         return 1e10, np.zeros_like(parameters)
     solved = cho_solve((lower, True), y)
     value = 0.5 * y @ solved + np.log(lower.diagonal()).sum()
@@ -109,8 +109,11 @@ def negative_log_likelihood(parameters: np.ndarray, X: np.ndarray, y: np.ndarray
 
 
 class KernelMachine:
-    """Up to `exact_up_to` rows all are centers of the kernel; above, `num_centers` of them, drawn at random (the
-    subset-of-regressors approximation)."""
+    """The kernel regression.
+
+    Up to `exact_up_to` rows, all are centers of the kernel. Above, `num_centers` of them are, drawn at random (the
+    subset-of-regressors approximation).
+    """
 
     def __init__(
         self,
@@ -126,7 +129,7 @@ class KernelMachine:
         self.exact_up_to, self.num_centers, self.random_state = exact_up_to, num_centers, random_state
 
     def rows_to_learn(self, num_rows: int) -> int:
-        """How many of the rows are enough to learn a kernel from: one in twenty, within limits."""
+        """Return the number of rows to learn a kernel from: one in twenty, within limits."""
         return max(self.least_rows, min(num_rows // 20, self.most_rows))
 
     def learn_kernel(self, X: np.ndarray, y: np.ndarray) -> Kernel:
@@ -134,7 +137,7 @@ class KernelMachine:
         return learn_kernel(X[some], _z_scored(y[some])[0], steps=self.steps)
 
     def fit(self, X: np.ndarray, y: np.ndarray, *, kernel: Kernel | None = None) -> Self:
-        """Without a kernel, one is learnt from the same rows."""
+        """Fit to rows; a kernel that is not given is learnt from the same rows."""
         self.kernel = kernel = self.learn_kernel(X, y) if kernel is None else kernel
         target, self.y_center, self.y_scale = _z_scored(y)
         positions = kernel.positions(X)
@@ -158,12 +161,12 @@ class KernelMachine:
 
 
 def _z_scored(y: np.ndarray) -> tuple[np.ndarray, float, float]:
-    """With center and scale; a target that never varies keeps its unit."""
+    """Return the z-scored target, its center and its scale; a constant target keeps its unit."""
     center, scale = float(y.mean()), float(y.std()) or 1.0
     return (y - center) / scale, center, scale
 
 
 def _factor(matrix: np.ndarray, noise: float = 0.0) -> tuple[np.ndarray, bool]:
-    """Cholesky's, of the matrix with something added to its diagonal; the matrix is overwritten."""
+    """Return the Cholesky factor of the matrix with `noise` added to its diagonal; the matrix is overwritten."""
     matrix[np.diag_indices(len(matrix))] += noise
     return cho_factor(matrix, lower=True, overwrite_a=True)

@@ -1,4 +1,4 @@
-"""Ridge regression on all squares and products of two features: an anchor for smooth targets, fitted in a moment."""
+"""Ridge regression on all squares and products of two features: an anchor for smooth targets that fits fast."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 
 class QuadraticRidge:
-    """The penalty is chosen by leaving each row out in turn."""
+    """Ridge regression on products, with its penalty chosen by leave-one-out errors."""
 
     def __init__(self) -> None:
         self.pipeline: Pipeline = make_pipeline(

@@ -1,20 +1,51 @@
-"""How the inner loops are compiled, and a clock that stands still while they are.
+"""How the kernels are compiled.
 
-Compiled once per machine; with numpy's rules for division, because a test for zero, as Python's rules want it, would
-keep a loop from being vectorised; and with a * b + c as one operation.
+numba compiles a function once per machine and keeps it on disk. Division follows NumPy's rules, because the test for
+zero that Python's rules need would keep a loop from being vectorised, and a * b + c is one operation.
+
+Compile time: a function that another compiled function calls is optimised again as a part of its caller, at every
+level of a chain of calls. So only the entry points are `compiled`. What they call is either `inner`, a loop without
+the code that lets Python call it, or `inlined`, a sequence of calls that is copied into its caller before anything is
+compiled. Types matter as much: each combination of argument types is compiled anew, so sizes, such as the number of
+experts, must be lengths of arrays and not of tuples, and whole numbers must not come as literals.
 """
 
-import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 from numba import njit
 from numba.core import event
 
-compiled = njit(cache=True, error_model="numpy", fastmath={"contract"})
+from anchormoe.model.kernels.clock import clock, exclude
 
-_compilation = event.TimingListener()
-event.register("numba:compile", _compilation)
+__all__ = ["clock", "compiled", "inlined", "inner"]
+
+_njit = partial(njit, error_model="numpy", fastmath={"contract"}, no_cfunc_wrapper=True)
+inner = _njit(no_cpython_wrapper=True)
+inlined = _njit(inline="always")
+
+_files = [file.stat() for file in sorted(Path(__file__).parent.glob("*.py"))]
+_KERNELS_STAMP = tuple((file.st_mtime, file.st_size) for file in _files)
 
 
-def clock() -> float:
-    """Seconds since some moment, less those that went into compiling: a fit takes as long as it does the next time."""
-    return time.perf_counter() - (_compilation.duration if _compilation.done else 0.0)
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile an entry point and keep it on disk until its own file or any file of the kernels changes."""
+    dispatcher = _njit(cache=True)(function)
+    index = dispatcher._cache._cache_file  # numba itself would look at the function's own file only
+    index._source_stamp = (index._source_stamp, _KERNELS_STAMP)
+    return dispatcher
+
+
+class _Compilation(event.TimingListener):
+    """Takes each compilation off the clock."""
+
+    def on_end(self, event: event.Event) -> None:
+        before = self.duration if self.done else 0.0
+        super().on_end(event)
+        if self.done:
+            exclude(self.duration - before)
+
+
+event.register("numba:compile", _Compilation())

@@ -1,243 +1,87 @@
-"""Which experts a row uses: projection, windows, router and gates, forward and backward, compiled by numba.
+"""Which experts a row uses: windows and router combined, forward and backward.
 
-Each pair of functions is the derivative of the formula in the forward's docstring. Shapes as in model.py: N rows,
-I input columns, D latent dimensions, K experts, J chosen experts, R router dimensions. The window's and the penalties'
-sums over rows are kept in float64.
+Shapes as in model/network.py: N rows, I input columns, D latent dimensions, K experts, J chosen experts.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from anchormoe.model.kernels.compiled import compiled
-
-FLOOR = 1e-12
-LAYER_NORM_FLOOR = 1e-5
-NO_ROUTER, DOT_ROUTER, COSINE_ROUTER = 0, 1, 2
-
-
-class GateWeights(NamedTuple):
-    """Arrays, or their gradients; those of a part that a model lacks are empty."""
-
-    projection_DI: np.ndarray
-    bias_D: np.ndarray
-    norm_weight_D: np.ndarray
-    norm_bias_D: np.ndarray
-    center_KD: np.ndarray
-    log_scale_KD: np.ndarray
-    query_RD: np.ndarray
-    query_bias_R: np.ndarray
-    key_KR: np.ndarray
-
-
-class GateSettings(NamedTuple):
-    router: int
-    layer_norm: bool
-    log_space: bool
-    log_scale_min: float
-    log_scale_max: float
-    top_k: int
-    smoothing: float
-    temperature: float
+from anchormoe.model.kernels.compiled import inlined, inner
+from anchormoe.model.kernels.latent import (
+    FLOOR,
+    layer_norm_backward,
+    layer_norm_forward,
+    linear,
+    sum_rows,
+    window_backward,
+    window_forward,
+)
+from anchormoe.model.kernels.router import (
+    COSINE_ROUTER,
+    DOT_ROUTER,
+    NO_ROUTER,
+    cosine_backward,
+    cosine_forward,
+    dot_backward,
+    dot_forward,
+)
 
 
-@compiled
+@inlined
 def gates_forward(x_NI, weights, settings):
-    """Chosen experts and their weights (N, J), the router's p (N, K), and what the way back needs."""
-    projected_ND = _linear(x_NI, weights.projection_DI, weights.bias_D)
+    """Return chosen experts and their weights (N, J), the router's p (N, K), and what the way back needs."""
+    projected_ND = linear(x_NI, weights.projection_DI, weights.bias_D)
     z_ND = projected_ND
     if settings.layer_norm:
         z_ND = layer_norm_forward(projected_ND, weights.norm_weight_D, weights.norm_bias_D)
     window_NK = window_forward(
         z_ND, weights.center_KD, weights.log_scale_KD, settings.log_scale_min, settings.log_scale_max
     )
-    logit_NK = router_forward(z_ND, weights, settings)
+    if settings.router == DOT_ROUTER:
+        logit_NK = dot_forward(z_ND, weights.query_RD, weights.query_bias_R, weights.key_KR, settings.temperature)
+    elif settings.router == COSINE_ROUTER:
+        logit_NK = cosine_forward(z_ND, weights.query_RD, weights.query_bias_R, weights.key_KR, settings.temperature)
+    else:
+        logit_NK = np.zeros(window_NK.shape, x_NI.dtype)
     chosen_NJ, weight_NJ, prob_NK, combined_NK = combine_forward(
         window_NK, logit_NK, settings.router != NO_ROUTER, settings.log_space, settings.top_k, settings.smoothing
     )
     return chosen_NJ, weight_NJ, prob_NK, (projected_ND, z_ND, window_NK, combined_NK)
 
 
-@compiled
-def gates_backward(x_NI, weights, settings, chosen_NJ, prob_NK, kept, grad_weight_NJ, grad_prob_NK):
+@inlined
+def gates_backward(x_NI, weights, gradients, settings, chosen_NJ, prob_NK, kept, grad_weight_NJ, grad_prob_NK):
+    """Write the gradients of all weights but the experts' into `gradients`."""
     projected_ND, z_ND, window_NK, combined_NK = kept
     grad_window_NK, grad_logit_NK = combine_backward(
         window_NK, settings.router != NO_ROUTER, settings.log_space, settings.smoothing,
         chosen_NJ, prob_NK, combined_NK, grad_weight_NJ, grad_prob_NK,
     )  # fmt: skip
-    grad_z_ND, grad_center_KD, grad_log_scale_KD = window_backward(
+    grad_z_ND = window_backward(
         z_ND, weights.center_KD, weights.log_scale_KD, settings.log_scale_min, settings.log_scale_max,
-        window_NK, grad_window_NK,
+        window_NK, grad_window_NK, gradients.center_KD, gradients.log_scale_KD,
     )  # fmt: skip
-    grad_query_RD, grad_query_bias_R, grad_key_KR = router_backward(z_ND, weights, settings, grad_logit_NK, grad_z_ND)
-    grad_norm_weight_D, grad_norm_bias_D = weights.norm_weight_D, weights.norm_bias_D  # empty without a norm
+    if settings.router == DOT_ROUTER:
+        dot_backward(
+            z_ND, weights.query_RD, weights.query_bias_R, weights.key_KR, settings.temperature, grad_logit_NK,
+            grad_z_ND, gradients.query_RD, gradients.query_bias_R, gradients.key_KR,
+        )  # fmt: skip
+    elif settings.router == COSINE_ROUTER:
+        cosine_backward(
+            z_ND, weights.query_RD, weights.query_bias_R, weights.key_KR, settings.temperature, grad_logit_NK,
+            grad_z_ND, gradients.query_RD, gradients.query_bias_R, gradients.key_KR,
+        )  # fmt: skip
     if settings.layer_norm:
-        grad_z_ND, grad_norm_weight_D, grad_norm_bias_D = layer_norm_backward(
-            projected_ND, weights.norm_weight_D, grad_z_ND
-        )
-    return GateWeights(
-        np.dot(grad_z_ND.T, x_NI),
-        grad_z_ND.sum(0),
-        grad_norm_weight_D,
-        grad_norm_bias_D,
-        grad_center_KD,
-        grad_log_scale_KD,
-        grad_query_RD,
-        grad_query_bias_R,
-        grad_key_KR,
-    )
+        sum_rows(grad_z_ND, gradients.norm_bias_D)
+        layer_norm_backward(projected_ND, weights.norm_weight_D, grad_z_ND, gradients.norm_weight_D)
+    np.dot(grad_z_ND.T, x_NI, gradients.projection_DI)
+    sum_rows(grad_z_ND, gradients.bias_D)
 
 
-@compiled
-def _linear(x_NI, weight_OI, bias_O):
-    output_NO = np.dot(x_NI, weight_OI.T)
-    for n in range(output_NO.shape[0]):
-        for o in range(output_NO.shape[1]):
-            output_NO[n, o] += bias_O[o]
-    return output_NO
-
-
-@compiled
-def layer_norm_forward(x_ND, weight_D, bias_D):
-    """(x - mean_d x) / sqrt(var_d x + LAYER_NORM_FLOOR) * weight + bias."""
-    output_ND = np.empty_like(x_ND)
-    for n in range(len(x_ND)):
-        inverse = 1 / np.sqrt(x_ND[n].var() + LAYER_NORM_FLOOR)
-        output_ND[n] = (x_ND[n] - x_ND[n].mean()) * inverse * weight_D + bias_D
-    return output_ND
-
-
-@compiled
-def layer_norm_backward(x_ND, weight_D, grad_ND):
-    grad_x_ND = np.empty_like(x_ND)
-    grad_weight_D = np.zeros_like(weight_D)
-    for n in range(len(x_ND)):
-        inverse = 1 / np.sqrt(x_ND[n].var() + LAYER_NORM_FLOOR)
-        normal_D = (x_ND[n] - x_ND[n].mean()) * inverse
-        grad_weight_D += grad_ND[n] * normal_D
-        grad_D = grad_ND[n] * weight_D
-        grad_x_ND[n] = (grad_D - grad_D.mean() - normal_D * (grad_D * normal_D).mean()) * inverse
-    return grad_x_ND, grad_weight_D, grad_ND.sum(0)
-
-
-@compiled
-def router_forward(z_ND, weights, settings):
-    """logit_nk = <q(z_n), k_k> / (sqrt(R) tau), or cos(q(z_n), k_k) / tau, with q(z) = W z + b; 0 without a router."""
-    if settings.router == COSINE_ROUTER:
-        query_NR = _linear(z_ND, weights.query_RD, weights.query_bias_R)
-        direction_NR, _ = _unit(query_NR)
-        direction_KR, _ = _unit(weights.key_KR)
-        return np.dot(direction_NR, direction_KR.T) / z_ND.dtype.type(settings.temperature)
-    if settings.router == DOT_ROUTER:
-        # <W z + b, k> = <z, W' k> + <b, k>: the product of queries and keys first, which has no rows
-        key_KR = _cooled_keys(weights, settings)
-        return _linear(z_ND, np.dot(key_KR, weights.query_RD), np.dot(key_KR, weights.query_bias_R))
-    return np.zeros((len(z_ND), len(weights.center_KD)), z_ND.dtype)
-
-
-@compiled
-def router_backward(z_ND, weights, settings, grad_logit_NK, grad_z_ND):
-    """Gradients of query weight, query bias and keys; that of z is added to grad_z_ND."""
-    if settings.router == COSINE_ROUTER:
-        query_NR = _linear(z_ND, weights.query_RD, weights.query_bias_R)
-        direction_NR, length_N = _unit(query_NR)
-        direction_KR, length_K = _unit(weights.key_KR)
-        grad_logit_NK = grad_logit_NK / z_ND.dtype.type(settings.temperature)
-        grad_query_NR = _unit_backward(direction_NR, length_N, np.dot(grad_logit_NK, direction_KR))
-        grad_key_KR = _unit_backward(direction_KR, length_K, np.dot(grad_logit_NK.T, direction_NR))
-        grad_z_ND += np.dot(grad_query_NR, weights.query_RD)
-        return np.dot(grad_query_NR.T, z_ND), grad_query_NR.sum(0), grad_key_KR
-    if settings.router == DOT_ROUTER:
-        key_KR = _cooled_keys(weights, settings)
-        grad_z_ND += np.dot(grad_logit_NK, np.dot(key_KR, weights.query_RD))
-        grad_slope_KD = np.dot(grad_logit_NK.T, z_ND)
-        grad_offset_K = grad_logit_NK.sum(0)
-        grad_key_KR = np.dot(grad_slope_KD, weights.query_RD.T) + np.outer(grad_offset_K, weights.query_bias_R)
-        grad_key_KR *= z_ND.dtype.type(1 / (np.sqrt(key_KR.shape[1]) * settings.temperature))
-        return np.dot(key_KR.T, grad_slope_KD), np.dot(key_KR.T, grad_offset_K), grad_key_KR
-    return weights.query_RD, weights.query_bias_R, weights.key_KR  # empty
-
-
-@compiled
-def _cooled_keys(weights, settings):
-    return weights.key_KR * weights.key_KR.dtype.type(1 / (np.sqrt(weights.key_KR.shape[1]) * settings.temperature))
-
-
-@compiled
-def _unit(rows):
-    """Each row's direction and its length."""
-    length = np.empty((len(rows), 1), rows.dtype)
-    for n in range(len(rows)):
-        length[n, 0] = max(np.sqrt((rows[n] * rows[n]).sum()), rows.dtype.type(FLOOR))
-    return rows / length, length
-
-
-@compiled
-def _unit_backward(direction, length, grad):
-    along = np.empty_like(length)
-    for n in range(len(direction)):
-        along[n, 0] = (direction[n] * grad[n]).sum()
-    return (grad - direction * along) / length
-
-
-@compiled
-def window_forward(z_ND, center_KD, log_scale_KD, low, high):
-    """omega_nk = exp(-sum_d (z_nd - c_kd)^2 / (2 s_kd^2)) + FLOOR, log s clamped to [low, high]."""
-    N, D = z_ND.shape
-    K = center_KD.shape[0]
-    real = z_ND.dtype.type
-    half_precision_KD = _half_precision(log_scale_KD, low, high)
-    window_NK = np.empty((N, K), z_ND.dtype)
-    for n in range(N):
-        for k in range(K):
-            exponent = real(0)
-            for d in range(D):
-                difference = z_ND[n, d] - center_KD[k, d]
-                exponent -= difference * difference * half_precision_KD[k, d]
-            window_NK[n, k] = np.exp(exponent) + real(FLOOR)
-    return window_NK
-
-
-@compiled
-def window_backward(z_ND, center_KD, log_scale_KD, low, high, window_NK, grad_NK):
-    N, D = z_ND.shape
-    K = center_KD.shape[0]
-    real = z_ND.dtype.type
-    half_precision_KD = _half_precision(log_scale_KD, low, high)
-    grad_z_ND = np.zeros((N, D), z_ND.dtype)
-    grad_center_KD = np.zeros((K, D))
-    grad_log_scale_KD = np.zeros((K, D))
-    for n in range(N):
-        for k in range(K):
-            grad_exponent = grad_NK[n, k] * (window_NK[n, k] - real(FLOOR))
-            for d in range(D):
-                difference = z_ND[n, d] - center_KD[k, d]
-                pull = real(2) * grad_exponent * difference * half_precision_KD[k, d]
-                grad_z_ND[n, d] -= pull
-                grad_center_KD[k, d] += pull
-                grad_log_scale_KD[k, d] += pull * difference
-    for k in range(K):
-        for d in range(D):
-            if not low <= log_scale_KD[k, d] <= high:
-                grad_log_scale_KD[k, d] = 0
-    return grad_z_ND, grad_center_KD.astype(z_ND.dtype), grad_log_scale_KD.astype(z_ND.dtype)
-
-
-@compiled
-def _half_precision(log_scale_KD, low, high):
-    K, D = log_scale_KD.shape
-    half_precision_KD = np.empty((K, D), log_scale_KD.dtype)
-    for k in range(K):
-        for d in range(D):
-            half_precision_KD[k, d] = 0.5 * np.exp(-2 * min(max(log_scale_KD[k, d], low), high))
-    return half_precision_KD
-
-
-@compiled
+@inner
 def combine_forward(window_NK, logit_NK, has_router, log_space, top_k, smoothing):
-    """Combine windows omega and router logits l, keep the top k.
+    """Combine windows omega and router logits l, and keep the top k.
 
     p = softmax(l), or 1 without a router
     v = omega p / (sum omega p + FLOOR), or in log space softmax(log max(omega / sum omega, FLOOR) + l)
@@ -252,14 +96,14 @@ def combine_forward(window_NK, logit_NK, has_router, log_space, top_k, smoothing
     combined_NK = np.empty((N, K), window_NK.dtype)
     for n in range(N):
         if has_router:
-            _softmax(logit_NK, prob_NK, n)
+            softmax(logit_NK, prob_NK, n)
         total = real(0)
         if log_space:
             for k in range(K):
                 total += window_NK[n, k]
             for k in range(K):
                 combined_NK[n, k] = np.log(max(window_NK[n, k] / total, real(FLOOR))) + logit_NK[n, k]
-            _softmax(combined_NK, combined_NK, n)
+            softmax(combined_NK, combined_NK, n)
         else:
             for k in range(K):
                 combined_NK[n, k] = window_NK[n, k] * prob_NK[n, k]
@@ -284,10 +128,11 @@ def combine_forward(window_NK, logit_NK, has_router, log_space, top_k, smoothing
     return chosen_NJ, weight_NJ, prob_NK, combined_NK
 
 
-@compiled
+@inner
 def combine_backward(
     window_NK, has_router, log_space, smoothing, chosen_NJ, prob_NK, combined_NK, grad_weight_NJ, grad_prob_NK
 ):
+    """Return the gradients of windows and logits from those of the chosen experts' weights and of p."""
     N, K = window_NK.shape
     J = chosen_NJ.shape[1]
     real = window_NK.dtype.type
@@ -340,9 +185,9 @@ def combine_backward(
     return grad_window_NK, grad_logit_NK
 
 
-@compiled
-def _softmax(logits, out, n):
-    """out[n] = softmax(logits[n]); rows are indexed, not sliced: a slice in an inner loop costs more than its work."""
+@inner
+def softmax(logits, out, n):
+    """out[n] = softmax(logits[n]). Rows are indexed, not sliced: a slice in an inner loop costs more than its work."""
     largest = logits[n, 0]
     for k in range(1, logits.shape[1]):
         largest = max(largest, logits[n, k])
@@ -352,24 +197,3 @@ def _softmax(logits, out, n):
         total += out[n, k]
     for k in range(logits.shape[1]):
         out[n, k] /= total
-
-
-@compiled
-def router_penalty(prob_NK, entropy_weight, balance_weight):
-    """entropy_weight mean_n sum_k p log(p + FLOOR) + balance_weight sum_k (mean_n p - 1/K)^2, and its gradient."""
-    N, K = prob_NK.shape
-    real = prob_NK.dtype.type
-    entropy = 0.0
-    excess_K = np.full(K, -1 / K)
-    grad_NK = np.empty((N, K), prob_NK.dtype)
-    for n in range(N):
-        for k in range(K):
-            p = prob_NK[n, k]
-            log_p = np.log(p + real(FLOOR))
-            entropy += p * log_p
-            excess_K[k] += p / N
-            grad_NK[n, k] = real(entropy_weight / N) * (log_p + p / (p + real(FLOOR)))
-    for n in range(N):
-        for k in range(K):
-            grad_NK[n, k] += real(2 * balance_weight / N * excess_K[k])
-    return entropy_weight * entropy / N + balance_weight * (excess_K**2).sum(), grad_NK

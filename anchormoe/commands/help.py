@@ -1,0 +1,75 @@
+"""The help page of anchormoe-bench and its shell completion; neither needs Hydra."""
+
+from __future__ import annotations
+
+from anchormoe.config.compose import GROUPS, choices, schema_keys
+from anchormoe.config.schema import JobConfig
+
+_HELP = """anchormoe-bench: probabilistic regression of tables, around the Anchor-MoE paper
+
+Ask it
+  Does the paper hold?             anchormoe-bench check           (make reproduce-tables runs everything anew)
+  Which component matters?         anchormoe-bench dataset=boston ablation=no_router
+  Is my regressor better?          anchormoe-bench rank mypackage.MyRegressor
+  Which methods lead?              anchormoe-bench tables form=comparison
+  How does it do on my table?      anchormoe-bench dataset=houses  (conf/dataset/houses.yaml names file and target)
+  Which data, from where?          anchormoe-bench data
+  What exactly is computed?        anchormoe-bench dataset=boston --cfg job
+
+Commands
+  anchormoe-bench [key=value ...]  run splits and show them beside the published ones (the default)
+  anchormoe-bench rank CLASS       a regressor of yours on all nine datasets, among all methods (rank --help)
+  anchormoe-bench tables           the paper's tables and the comparison, from stored rows (tables --help)
+  anchormoe-bench check            compare stored rows with the published numbers (check --help)
+  anchormoe-bench data [fetch]     the datasets: where from, verified, hazards (data --help)
+
+Examples
+  anchormoe-bench dataset=wine anchor=gbdt splits=7
+  anchormoe-bench dataset=boston,yacht ablation=full,no_router protocol=clean      (a comma runs every combination)
+  anchormoe-bench dataset=boston method=anchormoe_crossfit protocol=clean
+  anchormoe-bench dataset=boston method=sklearn.linear_model.Ridge method.params.alpha=3
+  anchormoe-bench experiment=tables
+
+Choices
+{choices}
+
+Other keys
+  splits=1-20     which splits: 7, 1-5 or 1,3,8-10
+  seed=1          of every stream: outer and inner splits, initial weights, anchor
+  workers=auto    processes of one thread each
+  results_dir=results  experiment_name=runs    where rows go: results/runs/<dataset>.jsonl
+  model.*  train.*  anchor.*  crossfit.*  data.*    see --cfg job
+
+Shell completion: eval "$(anchormoe-bench completion)" (bash, or zsh after bashcompinit)"""
+
+COMPLETION_SCRIPT = """_anchormoe_bench() {
+  local IFS=$'\\n'
+  COMP_WORDBREAKS=${COMP_WORDBREAKS//=/}
+  COMPREPLY=($(anchormoe-bench completion "${COMP_WORDS[@]:1:COMP_CWORD}"))
+  [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace
+}
+complete -F _anchormoe_bench anchormoe-bench"""
+
+
+def help_text() -> str:
+    """Return the help page with the present choices of every config group."""
+    lines = [f"  {group}: {', '.join(choices(group))}" for group in GROUPS]
+    return _HELP.replace("{choices}", "\n".join(lines))
+
+
+def completions(words: list[str], commands: list[str], options: dict[str, list[str]]) -> list[str]:
+    """Return the completions of the last word: commands, keys with their =, or values of a config group.
+
+    `options` are the keys that a command takes; a command without keys of its own takes those of a run.
+    """
+    word = words[-1] if words else ""
+    key, equals, value = word.partition("=")
+    if equals:
+        before, comma, last = value.rpartition(",")
+        known = choices(key) if key in GROUPS else []
+        return [f"{key}={before}{comma}{choice}" for choice in known if choice.startswith(last)]
+    keys = options.get(words[0], []) if len(words) > 1 else []
+    if not keys:
+        keys = [f"{name}=" for name in (*GROUPS, *schema_keys(JobConfig)) if name != "sweep"]
+    first = commands if len(words) <= 1 else []
+    return [candidate for candidate in (*first, *dict.fromkeys(keys)) if candidate.startswith(word)]

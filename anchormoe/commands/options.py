@@ -1,0 +1,38 @@
+"""Parsing of key=value options, for the commands that need no Hydra."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anchormoe.errors import UserError
+
+
+def parse_options(
+    arguments: list[str], help_text: str, known: dict[str, tuple[str, ...] | None]
+) -> dict[str, str] | None:
+    """Read key=value arguments: a closed choice (its first value is the default) or free text (default empty).
+
+    The result is None if help was asked for and printed.
+    """
+    options = {key: choices[0] if choices else "" for key, choices in known.items()}
+    for argument in arguments:
+        if argument in ("--help", "-h"):
+            print(help_text)
+            return None
+        key, equals, value = argument.partition("=")
+        if not equals or key not in known:
+            raise UserError(f"options must be among {', '.join(f'{name}=' for name in known)}, received {argument}")
+        choices = known[key]
+        if choices and value not in choices:
+            raise UserError(f"{key} must be one of {', '.join(choices)}, received {value}")
+        options[key] = value
+    return options
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that the user asked for, and make its folder."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError as error:
+        raise UserError(f"output must be a place that can be written to, received {path}: {error.strerror}") from None

@@ -1,0 +1,73 @@
+"""The base class of the other methods, which fits to a standardised target, and a few helpers.
+
+A method subclasses `StandardisedRegressor` and implements `_fit(X, y, seed)` and `_predict(X)`. It holds out rows
+itself to choose its settings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+
+from anchormoe.distributions.base import Distribution
+from anchormoe.distributions.mixture import GaussianMixture
+
+VALIDATION_FRACTION = 0.2
+SCALE_FLOOR = 1e-4  # least predicted scale, in standard deviations of the target, so that no density is a spike
+
+
+class StandardisedRegressor(ABC):
+    """A regressor that is fitted to the z-scored target.
+
+    With `raw_target` it gets and predicts the target in its own units.
+    """
+
+    raw_target = False
+
+    def __init__(self, *, random_state: int = 0) -> None:
+        self.random_state = random_state
+
+    @abstractmethod
+    def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None: ...
+
+    @abstractmethod
+    def _predict(self, X: np.ndarray) -> Distribution: ...
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        """Fit to rows X (N, I) and targets y (N,)."""
+        self.diagnostics_: dict[str, Any] = {}
+        self.center_, self.scale_ = float(y.mean()), float(y.std()) or 1.0  # 1 for a constant target
+        self.is_constant_ = np.ptp(y) == 0
+        if not self.is_constant_:  # else there is nothing to learn, and most methods would divide by zero
+            self._fit(X, y if self.raw_target else (y - self.center_) / self.scale_, self.random_state)
+        return self
+
+    def predict_dist(self, X: np.ndarray) -> Distribution:
+        """Predict distributions of rows, in the target's units."""
+        if self.is_constant_:
+            distribution: Distribution = GaussianMixture.normal(np.zeros(len(X)), SCALE_FLOOR)
+        else:
+            distribution = self._predict(X)
+            if self.raw_target:
+                assert isinstance(distribution, GaussianMixture)
+                distribution = distribution.affine(scale=1 / self.scale_, shift=-self.center_ / self.scale_)
+        assert dataclasses.is_dataclass(distribution)
+        return dataclasses.replace(distribution, center=self.center_, scale=self.scale_)
+
+
+def standardiser(X: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a map to columns of mean 0 and standard deviation 1 on X; a constant column becomes 0."""
+    mean, std = X.mean(0), X.std(0)
+    std = np.where(std > 0, std, 1.0)
+    return lambda rows: (rows - mean) / std
+
+
+def hold_out(num_rows: int, seed: int, *, fraction: float = VALIDATION_FRACTION) -> tuple[np.ndarray, np.ndarray]:
+    """Draw rows to fit on and held-out rows to choose settings on."""
+    order = np.random.default_rng(seed).permutation(num_rows)
+    held_out = max(1, round(fraction * num_rows))
+    return order[held_out:], order[:held_out]

@@ -1,0 +1,69 @@
+"""Regressors of other libraries and of the user's, named by their import path."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from anchormoe.errors import UserError
+from anchormoe.model.settings import AnchorKind, AnchorSettings
+
+
+def import_regressor(key: str, path: str) -> Any:
+    """Return the class, or the instance, that the setting `key` names."""
+    module_name, _, name = path.rpartition(".")
+    reason = "it has no fit and predict"
+    try:
+        found = getattr(importlib.import_module(module_name), name)
+        if hasattr(found, "fit") and (hasattr(found, "predict") or hasattr(found, "predict_dist")):
+            return found
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        reason = str(error)
+    raise UserError(f"{key} must be the import path of a regressor, received {path}: {reason}")
+
+
+def own_source(path: str) -> bytes | None:
+    """Return the source of a class outside installed libraries, which may change under the same name; else None."""
+    file = getattr(importlib.import_module(path.rpartition(".")[0]), "__file__", None)
+    installed = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib", "stdlib")]
+    if file is None or any(Path(file).is_relative_to(folder) for folder in installed):
+        return None
+    return Path(file).read_bytes()
+
+
+def parameters_of(regressor: Any) -> set[str] | None:
+    """Return the names of a regressor's parameters, None if it takes any."""
+    if not inspect.isclass(regressor):
+        return set(regressor.get_params()) if hasattr(regressor, "get_params") else set()
+    parameters = inspect.signature(regressor).parameters.values()
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    return None if takes_any else {parameter.name for parameter in parameters}
+
+
+def new_regressor(regressor: Any, parameters: dict[str, Any], seed: int) -> Any:
+    """Make an unfitted regressor of a class or an instance, seeded if it takes a seed and was not given one."""
+    if "random_state" in (parameters_of(regressor) or ()):
+        parameters = {"random_state": seed, **parameters}
+    if inspect.isclass(regressor):
+        return regressor(**parameters)
+    from sklearn.base import clone
+
+    copy = clone(regressor, safe=False)
+    return copy.set_params(**parameters) if parameters else copy
+
+
+def make_regressor(settings: AnchorSettings, seed: int) -> Any:
+    """Make the unfitted regressor of an anchor that is not boosted."""
+    if settings.kind is AnchorKind.quadratic:
+        from anchormoe.model.anchors.quadratic import QuadraticRidge
+
+        return QuadraticRidge(**settings.params)
+    if settings.kind is AnchorKind.kernel:
+        from anchormoe.model.anchors.kernel_machine import KernelMachine
+
+        return KernelMachine(**{"random_state": seed, **settings.params})
+    assert settings.target is not None
+    return new_regressor(import_regressor("anchor.target", settings.target), settings.params, seed)

@@ -1,0 +1,225 @@
+"""The settings of Anchor-MoE: dataclasses that check their values when they are made, and their choices.
+
+Names are full words; the paper's letters stand in the comments. Defaults are those of the published runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from anchormoe.errors import UserError
+
+
+class AnchorMode(Enum):
+    delta = "delta"  # component mean = anchor + Delta (the paper's default)
+    only = "only"  # component mean = anchor
+    free = "free"  # component mean = Delta: no anchor
+
+
+class RouterKind(Enum):
+    dot = "dot"
+    cosine = "cosine"
+    none = "none"  # windows alone choose the experts
+
+
+class Combination(Enum):
+    product = "product"  # window * router, renormalised: what the published runs did
+    log_space = "log_space"  # softmax(log max(window, floor) + router logits): as the paper writes it
+
+
+class SmoothAt(Enum):
+    train = "train"  # what the published runs did
+    always = "always"  # as the paper writes it
+
+
+class Loss(Enum):
+    nll = "nll"
+    crps = "crps"
+
+
+class Calibration(Enum):
+    linear = "linear"
+    weighted = "weighted"  # linear, each row weighted by the precision of its predicted density
+    none = "none"
+
+
+class Fold(Enum):
+    train = "train"
+    train_validation = "train_validation"
+
+
+class InitialWeights(Enum):
+    own = "own"  # drawn for exactly the parts this network has
+    shared = "shared"  # drawn for the network with a router; one without drops the router's and keeps all others
+
+
+class AnchorKind(Enum):
+    gbdt = "gbdt"  # scikit-learn's exact boosted trees
+    trees = "trees"  # the same trees, compiled
+    xgboost = "xgboost"
+    lightgbm = "lightgbm"
+    quadratic = "quadratic"  # ridge regression on products of features
+    kernel = "kernel"  # Gaussian-process mean with a length-scale per feature
+    sklearn = "sklearn"  # any regressor, by its import path
+    stack = "stack"  # the best combination of its members; cross-fitted only
+    network = "network"  # a member of a stack: Anchor-MoE without an anchor
+    none = "none"
+
+
+class Backend(Enum):
+    auto = "auto"  # compiled where it can be, else torch
+    compiled = "compiled"  # the CPU kernels; stock parts only
+    torch = "torch"  # autograd, on any device and with any parts
+
+
+def require(condition: bool, key: str, required: str, received: object) -> None:
+    """Raise the one-line error for a setting whose value is not what is required."""
+    if not condition:
+        raise UserError(f"{key} must be {required}, received {received}")
+
+
+def _require_positive(owner: str, instance: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(instance, name)
+        require(value > 0 and math.isfinite(value), f"{owner}.{name}", "positive and finite", value)
+
+
+@dataclass
+class ModelSettings:
+    """The network: sizes, router, windows, scales."""
+
+    name: str = "published"  # name of the preset, stored in the rows
+    latent_dim: int = 2  # D
+    layer_norm: bool = False  # the paper has it, the runs did not: at D=2 it leaves only the two points (1,-1), (-1,1)
+    num_experts: int = 8  # K
+    top_k: int = 2  # k
+    hidden_dim: int = 128  # h
+    num_components: int = 3  # C
+    router: RouterKind = RouterKind.dot
+    router_dim: int = 64  # d_r
+    combination: Combination = Combination.product
+    window_learnable: bool = True
+    log_scale_min: float = -2.5
+    log_scale_max: float = 1.0
+    smoothing: float = 0.05  # epsilon, spread over the chosen experts
+    smooth_at: SmoothAt = SmoothAt.train
+    sigma_min: float = 0.05
+    sigma_max: float = 1.0
+    dropout: float = 0.0  # share of the experts' hidden units left out at a training step
+    anchor_mode: AnchorMode = AnchorMode.delta
+
+    def __post_init__(self) -> None:
+        _require_positive(
+            "model", self, "latent_dim", "num_experts", "top_k", "hidden_dim", "num_components", "router_dim"
+        )
+        require(self.top_k <= self.num_experts, "model.top_k", f"at most num_experts={self.num_experts}", self.top_k)
+        require(0 <= self.dropout < 1, "model.dropout", "in [0, 1)", self.dropout)
+        require(0 <= self.smoothing < 1, "model.smoothing", "in [0, 1)", self.smoothing)
+        _require_positive("model", self, "sigma_min", "sigma_max")
+        require(
+            self.sigma_min <= self.sigma_max, "model.sigma_min", f"at most sigma_max={self.sigma_max}", self.sigma_min
+        )
+        require(
+            self.log_scale_min <= self.log_scale_max,
+            "model.log_scale_min",
+            f"at most log_scale_max={self.log_scale_max}",
+            self.log_scale_min,
+        )
+
+
+@dataclass
+class TrainingSettings:
+    """The training: two phases of AdamW."""
+
+    loss: Loss = Loss.nll
+    epochs: int = 400
+    min_steps: int = 0  # least number of steps; it raises the number of epochs if needed
+    batch_size: int | None = None  # rows per step, in an order drawn anew each epoch; null: all rows, as published
+    patience: int | None = None  # phase 1 stops after this number of epochs without a new best; null: never
+    learning_rate: float = 1e-3
+    weight_decay: float = 3e-4
+    clip_norm: float = 2.0
+    temperature_start: float = 3.0  # tau
+    temperature_decay: float = 0.995
+    temperature_end: float = 1.0
+    entropy_epochs: int = 150
+    entropy_weight: float = 1e-3  # up to entropy_epochs: raises the router's entropy
+    entropy_weight_after: float = -2e-4  # from then on: lowers it
+    log_scale_weight: float = 1e-4
+    balance_weight: float = 1e-3
+    delta_weight: float = 3e-3
+    backend: Backend = Backend.auto
+
+    def __post_init__(self) -> None:
+        _require_positive("train", self, "epochs", "learning_rate", "clip_norm", "temperature_start", "temperature_end")
+        require(0 < self.temperature_decay <= 1, "train.temperature_decay", "in (0, 1]", self.temperature_decay)
+        weights = (
+            *("weight_decay", "entropy_weight", "entropy_weight_after"),
+            *("log_scale_weight", "balance_weight", "delta_weight"),
+        )
+        for name in weights:
+            require(math.isfinite(getattr(self, name)), f"train.{name}", "finite", getattr(self, name))
+        require(self.weight_decay >= 0, "train.weight_decay", "at least 0", self.weight_decay)
+        for name in ("batch_size", "patience"):
+            value = getattr(self, name)
+            require(value is None or value > 0, f"train.{name}", "null or positive", value)
+
+
+@dataclass
+class AnchorSettings:
+    """The point regressor whose mean the experts correct."""
+
+    name: str = "xgboost"
+    kind: AnchorKind = AnchorKind.xgboost
+    target: str | None = None  # import path of a scikit-learn regressor, for kind sklearn
+    stages: int = 2000  # largest number of stages of a boosted kind
+    params: dict[str, Any] = field(default_factory=dict)
+    members: dict[str, Any] = field(default_factory=dict)  # members of a stack: name -> settings; null takes one out
+
+    def __post_init__(self) -> None:
+        if self.kind is AnchorKind.none:  # an ablation that removes the anchor removes its settings too
+            self.params, self.target, self.stages, self.members = {}, None, 2000, {}
+        _require_positive("anchor", self, "stages")
+        require(
+            self.kind is not AnchorKind.sklearn or self.target is not None,
+            "anchor.target",
+            "the import path of a scikit-learn regressor, e.g. sklearn.linear_model.BayesianRidge",
+            self.target,
+        )
+        if self.name == "sklearn":
+            self.name = str(self.target)
+        if self.kind is AnchorKind.stack:
+            self.members = {name: member for name, member in self.members.items() if member is not None}
+            self.stack_members()
+
+    def stack_members(self) -> list[AnchorSettings]:
+        """Return the settings of a stack's members."""
+        required = "at least one named anchor with a kind and what that kind needs"
+        require(len(self.members) > 0, "anchor.members", required, self.members)
+        members = []
+        for name, member in self.members.items():
+            try:
+                members.append(AnchorSettings(**{"name": name, **member, "kind": AnchorKind[member["kind"]]}))
+            except (KeyError, TypeError) as error:
+                raise UserError(f"anchor.members.{name} must be {required}, received {member}: {error}") from None
+        return members
+
+
+@dataclass
+class CrossfitSettings:
+    """The folds of the training rows; each has a network of its own."""
+
+    folds: int = 10
+    folds_when_large: int = 5  # above large_rows, where a model costs more and a larger fold matters less
+    large_rows: int = 2000
+
+    def __post_init__(self) -> None:
+        for name in ("folds", "folds_when_large"):
+            require(getattr(self, name) > 1, f"crossfit.{name}", "at least 2", getattr(self, name))
+
+    def num_folds(self, num_rows: int) -> int:
+        """Return the number of folds for a table of `num_rows` rows."""
+        return self.folds_when_large if num_rows > self.large_rows else self.folds

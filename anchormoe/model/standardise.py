@@ -1,0 +1,47 @@
+"""The scaling of a network's input and target by statistics of a reference fold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from anchormoe.model.training import Batch
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Statistics of one reference fold: those of its target and of the network's input columns."""
+
+    y_mean: float
+    y_std: float
+    column_mean: np.ndarray
+    column_std: np.ndarray
+    anchor_column: bool
+
+    @classmethod
+    def of_rows(
+        cls, X: np.ndarray, y: np.ndarray, anchor: np.ndarray, *, anchor_column: bool, unit: float | None = None
+    ) -> Scaling:
+        """Compute the statistics of rows; `unit`, if given, replaces the target's standard deviation."""
+        y_mean, y_std = float(y.mean()), float(y.std()) + 1e-8 if unit is None else unit
+        columns = np.column_stack([X, (anchor - y_mean) / y_std]) if anchor_column else X
+        return cls(y_mean, y_std, columns.mean(0), columns.std(0) + 1e-8, anchor_column)
+
+    def batch(self, X: np.ndarray, y: np.ndarray, anchor: np.ndarray) -> Batch:
+        """Scale rows to a batch, in float64 until the last step.
+
+        The experts see the anchor as a column that is standardised once more; the component means use it as it is.
+        """
+        anchor_z = (anchor - self.y_mean) / self.y_std
+        columns = np.column_stack([X, anchor_z]) if self.anchor_column else X
+        return Batch(
+            x=_float32((columns - self.column_mean) / self.column_std),
+            anchor=_float32(anchor_z),
+            y=_float32((y - self.y_mean) / self.y_std),
+        )
+
+
+def _float32(values: np.ndarray) -> torch.Tensor:
+    return torch.as_tensor(values, dtype=torch.float32)

@@ -1,0 +1,70 @@
+"""The provenance of a row: code, libraries and machine."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import platform
+import resource
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from anchormoe import __version__
+
+_LIBRARIES = (
+    *("numpy", "scipy", "numba", "scikit-learn", "torch", "xgboost"),
+    *("catboost", "gpytorch", "lightgbm", "ngboost", "quantile-forest"),  # extras
+)
+
+
+@functools.cache
+def environment() -> dict[str, Any]:
+    """Return code, libraries and machine; asked for when a process starts, it names the code that was loaded."""
+    commit, dirty = _code_version()
+    return {
+        "code_version": commit,
+        "code_dirty": dirty,
+        "versions": {"python": platform.python_version(), **_library_versions()},
+        "cpu": _cpu_model(),
+    }
+
+
+def peak_memory_mb() -> float:
+    """Return the peak memory of this process so far; in a worker, earlier and larger datasets count too."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _library_versions() -> dict[str, str]:
+    versions = {}
+    for name in _LIBRARIES:
+        with contextlib.suppress(PackageNotFoundError):  # an extra that is not installed
+            versions[name] = version(name)
+    return versions
+
+
+def _code_version() -> tuple[str, bool]:
+    """Return the commit and whether tracked code differs from it, or the package version without a checkout."""
+    folder = Path(__file__).resolve().parent.parent
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")  # fails if the package is installed inside another checkout
+        return git("rev-parse", "--short=12", "HEAD"), bool(git("status", "--porcelain", "--", ".", "../conf"))
+    except (OSError, subprocess.CalledProcessError):
+        return __version__, False
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )

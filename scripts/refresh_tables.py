@@ -1,0 +1,24 @@
+"""Write the marked tables of README.md and docs/ anew from the stored rows: scripts/refresh_tables.py [PAGE ...]"""
+
+import sys
+from pathlib import Path
+
+from anchormoe.config.schema import STOCK_EXPERIMENTS
+from anchormoe.report.documents import refresh
+from anchormoe.running.store import load_results
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main(pages: list[Path]) -> None:
+    rows = load_results(ROOT / "results", STOCK_EXPERIMENTS)
+    for page in pages:
+        before = page.read_text(encoding="utf-8")
+        after = refresh(before, rows)
+        if after != before:
+            page.write_text(after, encoding="utf-8")
+            print(f"wrote {page}")
+
+
+if __name__ == "__main__":
+    main([Path(name) for name in sys.argv[1:]] or [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))])
