@@ -18,9 +18,9 @@ from typing import Any
 from numba import njit
 from numba.core import event
 
-from anchormoe.model.kernels.clock import clock, exclude
+from anchormoe.model.kernels.clock import exclude
 
-__all__ = ["clock", "compiled", "inlined", "inner"]
+__all__ = ["compiled", "inlined", "inner"]
 
 _njit = partial(njit, error_model="numpy", fastmath={"contract"}, no_cfunc_wrapper=True)
 inner = _njit(no_cpython_wrapper=True)
