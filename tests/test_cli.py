@@ -56,6 +56,8 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("dataset=3", "received 3"),
         ("=3", "arguments must look like key=value"),
         ("dataset=boston model=crossfit", "model must be one of paper, published, received crossfit"),
+        ("method=no_such_package.Regressor", "received no_such_package.Regressor: No module named"),
+        ("anchor=no_such_package.Regressor", "received no_such_package.Regressor: No module named"),
         ("experiment=tabels", "did you mean experiment=tables?"),
         ("train.learning_rate=1e400", "train.learning_rate must be positive and finite, received inf"),
         ("dataset=grün", "received grün"),
@@ -156,6 +158,13 @@ def test_reading_rows_needs_no_torch() -> None:
 @pytest.mark.parametrize("argument", ["dataset=[boston,yacht]", "dataset=boston,yacht"])
 def test_a_list_of_datasets_is_a_sweep(argument: str) -> None:
     assert [job.dataset.name for job in parse([argument])] == ["boston", "yacht"]
+
+
+def test_names_and_import_paths_may_be_swept_together() -> None:
+    swept = parse(["method=mdn,sklearn.linear_model.Ridge,sklearn.svm.SVR", "dataset=boston,yacht"])
+    found = [(job.dataset.name, job.method.target or job.method.name) for job in swept]
+    methods = ("mdn", "sklearn.linear_model.Ridge", "sklearn.svm.SVR")
+    assert found == [(dataset, method) for method in methods for dataset in ("boston", "yacht")]
 
 
 @pytest.mark.parametrize("plus", ["", "+"])

@@ -38,12 +38,13 @@ def composed(overrides: Sequence[str]) -> Iterator[tuple[list[str], Any]]:
 
     catalogue()  # a mistake in a dataset's file is reported with its name, before Hydra meets it
     ConfigStore.instance().store(name="schema", node=JobConfig)
-    arguments = [spelled for argument in overrides for spelled in _spell_out(argument)]
     with initialize_config_dir(str(shipped("conf")), version_base="1.3"):
-        for combination in _combinations(arguments):
-            with _one_line(combination):
-                config = compose("config", overrides=[*combination, *_searchpath()])
-            yield combination, config
+        for chosen in itertools.product(*map(_import_paths_apart, overrides)):
+            arguments = [spelled for argument in chosen for spelled in _spell_out(argument)]
+            for combination in _combinations(arguments):
+                with _one_line(combination):
+                    config = compose("config", overrides=[*combination, *_searchpath()])
+                yield combination, config
 
 
 def _searchpath() -> list[str]:
@@ -66,6 +67,14 @@ def to_job(config: Any, overrides: Sequence[str] = ()) -> JobConfig:
     if job.ablation not in ABLATIONS:
         raise UserError(f"ablation must be one of {', '.join(ABLATIONS)}, received {job.ablation}")
     return job
+
+
+def _import_paths_apart(argument: str) -> list[str]:
+    """Return the choices of a sweep that has import paths in it, one argument each: they are not files of a group."""
+    key, _, value = argument.partition("=")
+    if key in ("anchor", "method") and "." in value and "," in value:
+        return [f"{key}={choice}" for choice in value.strip("[]").split(",")]
+    return [argument]
 
 
 def _spell_out(argument: str) -> list[str]:

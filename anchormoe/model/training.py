@@ -49,7 +49,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class SelectedEpoch:
-    """What phase 1 found."""
+    """The epoch that phase 1 selected."""
 
     epoch: int  # counted from 1
     validation_nll: float
@@ -127,7 +127,7 @@ class Phase:
 
 
 class Objective(NamedTuple):
-    """What the steps of an epoch descend, in either backend.
+    """The function that the steps of an epoch minimise, in either backend.
 
     mean score (-log p(y), or the CRPS)
     + delta_weight mean_njc Delta_njc^2   (over all K experts; those that a row did not choose count as 0)

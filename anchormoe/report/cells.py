@@ -1,4 +1,4 @@
-"""From stored rows to the values of one table cell: which rows belong to it, and their mean and spread."""
+"""The values of one table cell: which stored rows belong to it, and their mean and spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each step from the published recipe to the cross-fitted one is worth, all on the same splits."""
+"""Tables of what each step from the published recipe to the cross-fitted one gains, all on the same splits."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from anchormoe.data.catalogue import DatasetInfo
 from anchormoe.data.dataset import load, num_rows
 from anchormoe.data.splits import OuterSplit
 from anchormoe.errors import UserError
+from anchormoe.model.anchors.imported import import_regressor
 from anchormoe.model.anchors.selection import require_usable
 from anchormoe.rows import Row
 from anchormoe.running.identity import has_network, method_name, row_identity, variant_of
@@ -58,6 +59,9 @@ def require_runnable(config: Config) -> None:
     size, total = config.dataset.subsample, num_rows(config.dataset, variant_of(config))
     if size is not None and not 30 <= size <= total:
         raise UserError(f"dataset.subsample must be null or from 30 to {total}, received {size}")
+    for key, target in (("method.target", config.method.target), ("anchor.target", config.anchor.target)):
+        if target is not None:
+            import_regressor(key, target)  # before its file is looked for
     task = make_task(config, 1)
     if has_network(config):  # its class would load torch, which only those who compute need
         require_usable(config.anchor, cross_fitted=task.method == "anchormoe_crossfit")

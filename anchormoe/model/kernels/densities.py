@@ -1,4 +1,4 @@
-"""From expert outputs to a mixture's components and its score, forward and backward.
+"""Kernels that turn expert outputs into a mixture's components and its score, forward and backward.
 
 Shapes as in experts.py: N rows of a block, which starts at row `first` of the batch, O = 3C expert outputs, J chosen
 experts; P pairs of a block in the order of their experts; M = J C components of a row.
