@@ -13,14 +13,15 @@ RESULTS ?= results
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 26
 
-# uv installs in seconds what pip takes minutes for. It does not read pip's settings, so a folder of wheels is passed on.
+# uv installs in seconds what pip takes minutes for. Compiled bytecode halves the start of every process, also where
+# Python is told not to write any. uv does not read pip's settings, so a folder of wheels is passed on.
 ifdef PIP_FIND_LINKS
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 endif
 ifdef PIP_CERT
 export SSL_CERT_FILE ?= $(PIP_CERT)
 endif
-INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable
+INSTALL = $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --constraint constraints.txt --editable
 
 $(VENV)/core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "anchormoe"
 
 # commands -> running, report -> methods, config -> model -> distributions, data
 LEVELS = {
+    "arithmetic": 0,
     "errors": 0,
     "rows": 0,
     "paths": 0,
