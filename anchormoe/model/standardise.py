@@ -29,7 +29,7 @@ class Scaling:
         columns = np.column_stack([X, (anchor - y_mean) / y_std]) if anchor_column else X
         return cls(y_mean, y_std, columns.mean(0), columns.std(0) + 1e-8, anchor_column)
 
-    def batch(self, X: np.ndarray, y: np.ndarray, anchor: np.ndarray) -> Batch:
+    def batch(self, X: np.ndarray, y: np.ndarray, anchor: np.ndarray, weight: np.ndarray | None = None) -> Batch:
         """Scale rows to a batch, in float64 until the last step.
 
         The experts see the anchor as a column that is standardised once more; the component means use it as it is.
@@ -40,6 +40,7 @@ class Scaling:
             x=_float32((columns - self.column_mean) / self.column_std),
             anchor=_float32(anchor_z),
             y=_float32((y - self.y_mean) / self.y_std),
+            weight=None if weight is None else _float32(weight),
         )
 
 

@@ -1,5 +1,7 @@
 """Boosted trees of several libraries behind one contract: fit many stages, then choose one.
 
+XGBoost and LightGBM take categories and gaps as they are. The rows of the others are encoded before (`ENCODERS`).
+
 Each library is imported when its trees are fitted: importing all of them takes seconds.
 """
 
@@ -11,7 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from anchormoe.errors import UserError
+from anchormoe.model.encoding import MakeEncoder, dense_encoder, tree_encoder, unchanged
 from anchormoe.model.settings import AnchorKind, AnchorSettings
+from anchormoe.model.training_rows import TrainingRows
 
 
 class BoostedModel(Protocol):
@@ -22,24 +26,30 @@ class BoostedModel(Protocol):
         """Return the mean from the first `stages` stages."""
 
 
-Validation = tuple[np.ndarray, np.ndarray] | None
-
-
 class SklearnTrees:
     """scikit-learn's exact trees: the anchor of the published runs."""
 
     def __init__(
-        self, settings: AnchorSettings, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
+        self,
+        settings: AnchorSettings,
+        rows: TrainingRows,
+        stages: int,
+        seed: int,
+        *,
+        validation: TrainingRows | None,
     ) -> None:
         from sklearn.ensemble import GradientBoostingRegressor
 
-        self.model = GradientBoostingRegressor(n_estimators=stages, random_state=seed, **settings.params).fit(X, y)
-        self.validation = validation
+        self.model = GradientBoostingRegressor(n_estimators=stages, random_state=seed, **settings.params)
+        self.model.fit(rows.X, rows.y, sample_weight=rows.weight)
+        self._rmse = None
+        if validation is not None:
+            means = self.model.staged_predict(validation.X)
+            self._rmse = np.array([np.sqrt(validation.mean((validation.y - mean) ** 2)) for mean in means])
 
     def staged_rmse(self) -> np.ndarray:
-        assert self.validation is not None
-        X, y = self.validation
-        return np.array([np.sqrt(np.mean((y - mean) ** 2)) for mean in self.model.staged_predict(X)])
+        assert self._rmse is not None
+        return self._rmse
 
     def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
         # Stages are sequential, so the first ones of a long fit are the short fit.
@@ -51,16 +61,32 @@ class ExactTrees:
     """The same trees as scikit-learn's except for ties, in a tenth of the time and without random numbers."""
 
     def __init__(
-        self, settings: AnchorSettings, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
+        self,
+        settings: AnchorSettings,
+        rows: TrainingRows,
+        stages: int,
+        seed: int,
+        *,
+        validation: TrainingRows | None,
     ) -> None:
         from anchormoe.model.anchors import exact_trees
 
-        self.model = exact_trees.fit(X, y, stages=stages, validation=validation, **settings.params)
-        self.validation = validation
+        self.model = exact_trees.fit(
+            rows.X,
+            rows.y,
+            stages=stages,
+            weight=rows.weight,
+            validation=None if validation is None else (validation.X, validation.y),
+            validation_weight=None if validation is None else validation.weight,
+            **settings.params,
+        )
+        self._rmse = None
+        if validation is not None:
+            self._rmse = self.model.staged_rmse(validation.X, validation.y, validation.weight)
 
     def staged_rmse(self) -> np.ndarray:
-        assert self.validation is not None
-        return self.model.staged_rmse(*self.validation)
+        assert self._rmse is not None
+        return self._rmse
 
     def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
         return self.model.predict(X, stages=stages)
@@ -77,45 +103,69 @@ class XGBoostTrees:
     """
 
     def __init__(
-        self, settings: AnchorSettings, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
+        self,
+        settings: AnchorSettings,
+        rows: TrainingRows,
+        stages: int,
+        seed: int,
+        *,
+        validation: TrainingRows | None,
     ) -> None:
         import xgboost
 
-        self.evaluation: dict[str, dict[str, list[float]]] = {}
-        self.matrix = xgboost.DMatrix
-        self.y_mean, self.y_std = y.mean(), y.std() or 1.0
+        evaluation: dict[str, dict[str, list[float]]] = {}
+        self.feature_types = _feature_types(rows)
+        self.y_mean, self.y_std = rows.center, rows.scale
         parameters = {"objective": "reg:squarederror", "nthread": 1, "seed": seed, **settings.params}
         patience = parameters.pop("early_stopping_rounds", None)
         if (rows_per_bin := parameters.pop("rows_per_bin", None)) is not None:
-            parameters["max_bin"] = max(16, min(len(y) // rows_per_bin, 256))
-        evals = []
-        if validation is not None:
-            evals = [(xgboost.DMatrix(validation[0], self._to_z(validation[1])), "validation")]
+            parameters["max_bin"] = max(16, min(len(rows) // rows_per_bin, 256))
+        evals = [] if validation is None else [(self._matrix(validation.X, validation), "validation")]
         self.model = xgboost.train(
             parameters,
-            xgboost.DMatrix(X, self._to_z(y)),
+            self._matrix(rows.X, rows),
             stages,
             evals=evals,
             early_stopping_rounds=patience if evals else None,
-            evals_result=self.evaluation,
+            evals_result=evaluation,
             verbose_eval=False,
         )
+        self._rmse = np.array(evaluation["validation"]["rmse"]) if evals else None
 
-    def _to_z(self, y: np.ndarray) -> np.ndarray:
-        return (y - self.y_mean) / self.y_std
+    def _matrix(self, X: np.ndarray, rows: TrainingRows | None = None) -> Any:
+        """Return features in the library's form, with the z-scored targets and the weights of rows to learn from."""
+        import xgboost
+
+        target = {} if rows is None else {"label": (rows.y - self.y_mean) / self.y_std, "weight": rows.weight}
+        categories = {} if self.feature_types is None else {"enable_categorical": True}
+        return xgboost.DMatrix(X, **target, feature_types=self.feature_types, **categories)
 
     def staged_rmse(self) -> np.ndarray:
         """Return the RMSE in units of the target's standard deviation, which does not change the best stage."""
-        return np.array(self.evaluation["validation"]["rmse"])
+        assert self._rmse is not None
+        return self._rmse
 
     def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
-        mean_z = self.model.predict(self.matrix(X), iteration_range=(0, stages))
+        mean_z = self.model.predict(self._matrix(X), iteration_range=(0, stages))
         return mean_z.astype(np.float64) * self.y_std + self.y_mean
+
+
+def _feature_types(rows: TrainingRows) -> list[str] | None:
+    """Return XGBoost's kinds of the columns, categorical or quantitative; None where all are numbers."""
+    if not rows.categorical:
+        return None
+    return ["c" if position in rows.categorical else "q" for position in range(rows.X.shape[1])]
 
 
 class LightGBMTrees:
     def __init__(
-        self, settings: AnchorSettings, X: np.ndarray, y: np.ndarray, stages: int, seed: int, *, validation: Validation
+        self,
+        settings: AnchorSettings,
+        rows: TrainingRows,
+        stages: int,
+        seed: int,
+        *,
+        validation: TrainingRows | None,
     ) -> None:
         lightgbm = import_lightgbm()
         parameters = {
@@ -127,19 +177,26 @@ class LightGBMTrees:
             "verbosity": -1,
             **settings.params,
         }
-        train = lightgbm.Dataset(X, y)
-        self.evaluation: dict[str, Any] = {}
+        train = lightgbm.Dataset(
+            rows.X, rows.y, weight=rows.weight, categorical_feature=list(rows.categorical), free_raw_data=False
+        )
+        held_out = []
+        if validation is not None:
+            held_out = [lightgbm.Dataset(validation.X, validation.y, weight=validation.weight, reference=train)]
+        evaluation: dict[str, Any] = {}
         self.model = lightgbm.train(
             parameters,
             train,
             stages,
-            valid_sets=[] if validation is None else [lightgbm.Dataset(*validation, reference=train)],
-            valid_names=[] if validation is None else ["validation"],
-            callbacks=[lightgbm.record_evaluation(self.evaluation)],
+            valid_sets=held_out,
+            valid_names=["validation"] if held_out else [],
+            callbacks=[lightgbm.record_evaluation(evaluation)],
         )
+        self._rmse = np.array(evaluation["validation"]["rmse"]) if held_out else None
 
     def staged_rmse(self) -> np.ndarray:
-        return np.array(self.evaluation["validation"]["rmse"])
+        assert self._rmse is not None
+        return self._rmse
 
     def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
         return np.asarray(self.model.predict(X, num_iteration=stages))
@@ -150,6 +207,13 @@ BOOSTED: dict[AnchorKind, Callable[..., BoostedModel]] = {
     AnchorKind.trees: ExactTrees,
     AnchorKind.xgboost: XGBoostTrees,
     AnchorKind.lightgbm: LightGBMTrees,
+}
+
+ENCODERS: dict[AnchorKind, MakeEncoder] = {
+    AnchorKind.gbdt: dense_encoder,
+    AnchorKind.trees: tree_encoder,
+    AnchorKind.xgboost: unchanged,
+    AnchorKind.lightgbm: unchanged,
 }
 
 

@@ -1,6 +1,7 @@
 """Fitted anchors: functions from rows to means in the target's units.
 
-They are classes and not closures, so that a fitted anchor can be stored and sent to another process.
+They are classes and not closures, so that a fitted anchor can be stored and sent to another process. Rows have the
+columns of the training rows; an anchor encodes categories and gaps itself.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from anchormoe.model.anchors.boosted import BoostedModel
+from anchormoe.model.encoding import Encoder
 
 Predict = Callable[[np.ndarray], np.ndarray]
 
@@ -31,11 +33,12 @@ class RegressorAnchor:
     """A fitted regressor of the target (y - center) / scale."""
 
     model: Any
+    encoder: Encoder
     center: float = 0.0
     scale: float = 1.0
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        return np.asarray(self.model.predict(X), dtype=np.float64) * self.scale + self.center
+        return np.asarray(self.model.predict(self.encoder(X)), dtype=np.float64).reshape(-1) * self.scale + self.center
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,11 @@ class StagedAnchor:
     """A boosted model cut at a stage."""
 
     model: BoostedModel
+    encoder: Encoder
     stage: int
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        return np.asarray(self.model.predict(X, stages=self.stage), dtype=np.float64)
+        return np.asarray(self.model.predict(self.encoder(X), stages=self.stage), dtype=np.float64)
 
 
 @dataclass(frozen=True)

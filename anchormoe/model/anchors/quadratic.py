@@ -21,8 +21,8 @@ class QuadraticRidge:
             RidgeCV(alphas=np.logspace(-6, 3, 19)),
         )
 
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        self.pipeline.fit(X, y)
+    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
+        self.pipeline.fit(X, y, ridgecv__sample_weight=sample_weight)
         return self
 
     def predict(self, X: np.ndarray) -> np.ndarray:
