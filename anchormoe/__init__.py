@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from anchormoe.estimator.regressor import AnchorMoERegressor
+
 __version__ = "0.2.0"
-__all__ = ["load_results", "run"]
+__all__ = ["AnchorMoERegressor", "load_results", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the regressor when it is first asked for: it loads torch, which most commands do without."""
+    if name == "AnchorMoERegressor":
+        from anchormoe.estimator.regressor import AnchorMoERegressor
+
+        return AnchorMoERegressor
+    raise AttributeError(f"module 'anchormoe' has no attribute {name!r}")
 
 
 def run(*overrides: str, **settings: object) -> pd.DataFrame:

@@ -22,6 +22,7 @@ LEVELS = {
     "distributions": 1,
     "model": 2,
     "config": 3,
+    "estimator": 4,
     "methods": 3,
     "report": 4,
     "running": 4,

@@ -21,10 +21,11 @@ import numpy as np
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.model.anchors import out_of_fold
 from anchormoe.model.anchors.fitted import Predict
-from anchormoe.model.anchors.out_of_fold import Folds, OutOfFold, StackMember
+from anchormoe.model.anchors.out_of_fold import Folds, OutOfFold
 from anchormoe.model.anchors.selection import require_usable
 from anchormoe.model.calibration import LinearMap, fit_linear_map
 from anchormoe.model.encoding import EncodedFolds, Encoder, dense_encoder, encode_folds
+from anchormoe.model.held_out import AnchorSummary, HeldOut
 from anchormoe.model.network import AnchorMoE, initial_model
 from anchormoe.model.parallel import ONE_WORKER, Workers
 from anchormoe.model.settings import (
@@ -42,7 +43,6 @@ from anchormoe.model.training import SelectedEpoch, predict, select_epoch
 from anchormoe.model.training_rows import TrainingRows, folds_of
 
 BLOCK_ROWS = 16384  # rows that are predicted at a time; it bounds the memory
-KEPT_ROWS = 5000  # training rows whose held-out densities are kept after the fit
 
 
 class CrossfitAnchorMoE:
@@ -118,6 +118,11 @@ class FittedCrossfit:
     anchor: AnchorSummary
     held_out: HeldOut
 
+    @property
+    def networks(self) -> tuple[Member, ...]:
+        """Return the networks with their encoders and scalings."""
+        return self.members
+
     def predict_dist(self, X: np.ndarray) -> GaussianMixture:
         """Predict calibrated densities of rows, in blocks: components of all members take memory."""
         blocks = [X[first : first + BLOCK_ROWS] for first in range(0, max(len(X), 1), BLOCK_ROWS)]
@@ -148,44 +153,6 @@ class TargetStatistics:
     @classmethod
     def of(cls, y: np.ndarray) -> TargetStatistics:
         return cls(len(y), float(y.mean()), float(y.std()))
-
-
-@dataclass(frozen=True)
-class AnchorSummary:
-    """The anchor's out-of-fold error in the target's units, and the members of a stack."""
-
-    name: str
-    rmse: float
-    stage: int | None
-    members: tuple[StackMember, ...]
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Calibrated densities of training rows, each by the one member that has not seen the row.
-
-    `scores` are those of all rows, in the target's units; `y` and `densities` are some of the rows, to look at.
-    """
-
-    scores: dict[str, float]
-    y: np.ndarray
-    densities: GaussianMixture
-
-    @classmethod
-    def of(cls, densities: GaussianMixture, rows: TrainingRows, seed: int) -> HeldOut:
-        y = rows.y
-        cdf = densities.cdf(y)
-        scores = {
-            "nll": rows.mean(-densities.log_prob(y)),
-            "crps": rows.mean(densities.crps(y)),
-            "rmse": math.sqrt(rows.mean((y - densities.mean) ** 2)),
-            **{
-                f"coverage_{round(100 * level)}": rows.mean((np.abs(cdf - 0.5) <= level / 2).astype(np.float64))
-                for level in (0.5, 0.9)
-            },
-        }
-        some = np.sort(np.random.default_rng(seed).permutation(len(y))[:KEPT_ROWS])
-        return cls(scores, y[some], densities.rows(some))
 
 
 @dataclass(frozen=True)
@@ -329,7 +296,7 @@ def _members(
             seed=int(np.random.SeedSequence([folds.seed, number]).generate_state(1)[0]),
             number=1,
             initial_weights=settings.initial_weights,
-        )
+        ).to(settings.train.device)
         train, held_out = (
             scaling.batch(part.X, part.y, anchor.mean[index], part.weight)
             for index, part in ((index, rows[index]) for index in (folds.kept(number), folds.held_out[number]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,6 +14,7 @@ from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.model.anchors.selection import SelectedAnchor, require_usable, select_anchor
 from anchormoe.model.calibration import LinearMap, fit_linear_map
 from anchormoe.model.encoding import Encoder, dense_encoder
+from anchormoe.model.held_out import AnchorSummary, HeldOut
 from anchormoe.model.kernels.clock import clock
 from anchormoe.model.network import AnchorMoE, initial_model
 from anchormoe.model.parallel import ONE_WORKER, Workers
@@ -87,7 +89,7 @@ class PaperAnchorMoE:
             calibration_fraction=self.calibration_fraction,
             validation_fraction=self.validation_fraction,
         )
-        self.network_: FittedNetwork = shared(_fit_network)(
+        network: FittedNetwork = shared(_fit_network)(
             rows,
             inner,
             self.anchor,
@@ -101,13 +103,17 @@ class PaperAnchorMoE:
             self.random_state,
         )
         start = clock()
-        self.linear_map_: LinearMap | None = None
+        # Without CAL rows the rows of VA are held out: the stage and the epoch were selected on them.
+        judged = rows[inner.cal if len(inner.cal) > 0 else inner.va]
+        raw = network.predict(judged.X)
+        linear_map = None
         if self.calibration is not Calibration.none and len(inner.cal) > 0:
-            cal = rows[inner.cal]
-            held_out = self.network_.predict(cal.X)
-            spread = held_out.std if self.calibration is Calibration.weighted else 1.0
-            self.linear_map_ = fit_linear_map(held_out.mean, cal.y, spread, cal.weight)
-        network, linear_map = self.network_, self.linear_map_
+            spread = raw.std if self.calibration is Calibration.weighted else 1.0
+            linear_map = fit_linear_map(raw.mean, judged.y, spread, judged.weight)
+        held_out = HeldOut.of(finished(raw, linear_map), judged, self.random_state)
+        anchor_rmse = math.sqrt(judged.mean((judged.y - network.anchor.predict(judged.X)) ** 2))
+        anchor = AnchorSummary(self.anchor.name, anchor_rmse, network.anchor.stage, ())
+        self.fitted_ = FittedPaper(network, linear_map, anchor, held_out)
         self.diagnostics_: dict[str, Any] = {
             "anchor_stage": network.anchor.stage,
             "epoch": network.selected.epoch,
@@ -120,11 +126,34 @@ class PaperAnchorMoE:
 
     def predict_dist(self, X: np.ndarray) -> GaussianMixture:
         """Predict densities of rows; calibration maps their reported means and leaves the densities as they are."""
-        mixture = self.network_.predict(X)
-        if self.linear_map_ is None:
-            return mixture
-        mean = mixture.mean
-        return dataclasses.replace(mixture, reported_mean=self.linear_map_(mean), mean_before_calibration=mean)
+        return self.fitted_.predict_dist(X)
+
+
+@dataclass(frozen=True)
+class FittedPaper:
+    """Everything that a fitted regressor predicts with, and its estimate of how good it is."""
+
+    network: FittedNetwork
+    linear_map: LinearMap | None
+    anchor: AnchorSummary
+    held_out: HeldOut
+
+    @property
+    def networks(self) -> tuple[FittedNetwork, ...]:
+        """Return the one network with its encoder and scaling."""
+        return (self.network,)
+
+    def predict_dist(self, X: np.ndarray) -> GaussianMixture:
+        """Predict densities of rows."""
+        return finished(self.network.predict(X), self.linear_map)
+
+
+def finished(raw: GaussianMixture, linear_map: LinearMap | None) -> GaussianMixture:
+    """Map the reported means, and leave the densities as they are."""
+    if linear_map is None:
+        return raw
+    mean = raw.mean
+    return dataclasses.replace(raw, reported_mean=linear_map(mean), mean_before_calibration=mean)
 
 
 @dataclass(frozen=True)
@@ -174,7 +203,7 @@ def _fit_network(
         seed=random_state,
         number=weight_draws,
         initial_weights=initial_weights,
-    )
+    ).to(training_settings.device)
     train, validation = (
         phase1.batch(encoder1(part.X), part.y, means, part.weight) for part, means in ((tr, anchor.tr), (va, anchor.va))
     )

@@ -65,3 +65,13 @@ class StackedAnchor:
         """Combine the parts that have a weight; the others are not computed."""
         used = [(weight, part) for weight, part in zip(self.weights, self.parts, strict=True) if weight > 0]
         return self.center + sum((weight * (part(X) - self.center) for weight, part in used), np.zeros(len(X)))
+
+
+@dataclass(frozen=True)
+class StackMember:
+    """A member of a stack: its weight, its own out-of-fold error, and its stage if it has stages."""
+
+    name: str
+    weight: float
+    rmse: float
+    stage: int | None

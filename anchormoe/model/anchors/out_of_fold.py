@@ -14,7 +14,14 @@ import numpy as np
 from scipy.optimize import nnls
 
 from anchormoe.model.anchors.boosted import BOOSTED, ENCODERS
-from anchormoe.model.anchors.fitted import ConstantAnchor, Predict, RegressorAnchor, StackedAnchor, StagedAnchor
+from anchormoe.model.anchors.fitted import (
+    ConstantAnchor,
+    Predict,
+    RegressorAnchor,
+    StackedAnchor,
+    StackMember,
+    StagedAnchor,
+)
 from anchormoe.model.anchors.imported import fit_regressor, make_regressor
 from anchormoe.model.anchors.kernel_machine import Kernel, KernelMachine
 from anchormoe.model.encoding import dense_encoder, encode_folds
@@ -34,16 +41,6 @@ class OutOfFold:
 
     def rmse(self, rows: TrainingRows) -> float:
         return math.sqrt(rows.mean((rows.y - self.mean) ** 2))
-
-
-@dataclass(frozen=True)
-class StackMember:
-    """A member of a stack: its weight, its own out-of-fold error, and its stage if it has stages."""
-
-    name: str
-    weight: float
-    rmse: float
-    stage: int | None
 
 
 @dataclass(frozen=True)
