@@ -117,6 +117,8 @@ class XGBoostTrees:
         self.feature_types = _feature_types(rows)
         self.y_mean, self.y_std = rows.center, rows.scale
         parameters = {"objective": "reg:squarederror", "nthread": 1, "seed": seed, **settings.params}
+        if self.feature_types is not None and parameters.get("tree_method") == "exact":
+            parameters["tree_method"] = "hist"  # the exact method knows no categories
         patience = parameters.pop("early_stopping_rounds", None)
         if (rows_per_bin := parameters.pop("rows_per_bin", None)) is not None:
             parameters["max_bin"] = max(16, min(len(rows) // rows_per_bin, 256))
