@@ -8,7 +8,7 @@ RUN ?=
 RESULTS ?= results
 
 .DEFAULT_GOAL := help
-.PHONY: help bench test lint check reproduce-tables corrected-tables comparison split-by-split docs-tables bench-speed bench-cost bench-scaling clean
+.PHONY: help bench test test-compat lint check reproduce-tables corrected-tables comparison split-by-split docs-tables bench-speed bench-cost bench-scaling clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 26
@@ -33,11 +33,22 @@ $(VENV)/dev: $(VENV)/core
 	$(INSTALL) '.[dev]'
 	touch $@
 
+# The newest scikit-learn, in an environment of its own; all other versions are the pinned ones.
+$(VENV)-compat/ready: $(VENV)/core
+	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python $(VENV)-compat
+	grep -v '^scikit-learn==' constraints.txt > $(VENV)-compat/constraints.txt
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(VENV)-compat/bin/python \
+		--constraint $(VENV)-compat/constraints.txt --upgrade-package scikit-learn --editable . pytest pytest-xdist
+	touch $@
+
 bench: $(VENV)/core  ## Install, then run Anchor-MoE on boston: 20 splits beside the published numbers
 	$(BIN)/anchormoe-bench dataset=boston $(RUN)
 
 test: lint  ## Install, lint, run all tests
 	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+test-compat: $(VENV)-compat/ready  ## The regressor's tests with the newest scikit-learn
+	$(VENV)-compat/bin/python -m pytest -n auto tests/test_estimator.py
 
 lint: $(VENV)/dev  ## Style and types
 	$(BIN)/ruff check .
@@ -76,5 +87,5 @@ bench-cost:  ## Time a split of the cross-fitted recipe beside NGBoost (20 minut
 bench-scaling:  ## Time and memory from 1,000 to 1,000,000 rows
 
 clean:  ## Remove the environment and caches (never results)
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-compat .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

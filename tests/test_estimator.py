@@ -296,6 +296,8 @@ def test_targets_that_cannot_be_fitted() -> None:
         quick().fit(X, y, np.linspace(-1, 1, 20))
     with pytest.raises(ValueError, match="sample_weight must be positive for at least 5 rows, received 2"):
         quick().fit(X, y, np.eye(20)[0] + np.eye(20)[1])
+    with pytest.raises(ValueError, match=r"sample_weight must be positive|Sample weights must contain at least one"):
+        quick().fit(X, y, np.zeros(20))
     with pytest.warns(DataConversionWarning, match="column-vector y was passed"):
         quick().fit(X, y[:, None])
 

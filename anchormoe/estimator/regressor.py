@@ -80,7 +80,8 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
     recipe_parameters : dict or None
         Further arguments of the recipe's class, CrossfitAnchorMoE or PaperAnchorMoE.
     n_jobs : int or None
-        Folds that are fitted at a time, in threads; -1 means one per core. The result does not depend on it.
+        Folds that are fitted, and blocks of rows that are predicted, at a time, in threads; -1 means one per core. The
+        result does not depend on it.
     device : str
         "auto" trains on a GPU if there is one; else torch's name of a device.
     verbose : bool
@@ -160,7 +161,7 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "fitted_")
         matrix = self.columns_.matrix(self._validated_features(X, reset=False))
         with threadpool_limits(1):
-            return self.fitted_.predict_dist(matrix)
+            return self.fitted_.predict_dist(matrix, Workers(_num_threads(self.n_jobs)))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the mean of each row (N,), with `return_std` also its standard deviation (N,)."""
@@ -242,7 +243,7 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
         check_consistent_length(table, target)
         if sample_weight is None:
             return table, target, None
-        return table, target, _check_sample_weight(sample_weight, target, np.float64, ensure_non_negative=True)
+        return table, target, _check_sample_weight(sample_weight, target, dtype=np.float64, ensure_non_negative=True)
 
     def _validated_features(self, X: Any, *, reset: bool) -> Any:
         """Check shape, names and number of the columns; their values are checked where they become numbers."""
@@ -258,6 +259,8 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
     def _recipe(self, num_rows: int) -> CrossfitAnchorMoE | PaperAnchorMoE:
         """Return the unfitted recipe with all settings resolved."""
         preset = recipe_preset(self.recipe)
+        if self.recipe == "crossfit":
+            preset = at_size(preset, num_rows)
         sizes = {
             "num_experts": self.num_experts,
             "top_k": self.top_k,
@@ -287,7 +290,6 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
                 raise ValueError(f"folds must be None for recipe='paper', which has no folds, received {self.folds}")
             return PaperAnchorMoE(anchor=anchor, model=model, train=train, **common)
         crossfit = _crossfit_settings(preset.crossfit, self.folds)
-        anchor, train = at_size(anchor, train, num_rows)
         return CrossfitAnchorMoE(anchor=anchor, model=model, train=train, crossfit=crossfit, **common)
 
     def _anchor(self, preset: AnchorSettings) -> AnchorSettings:
@@ -319,7 +321,7 @@ def _weighted_rows(
     matrix: np.ndarray, y: np.ndarray, weight: np.ndarray | None, categorical: tuple[int, ...]
 ) -> TrainingRows:
     """Return the rows that count, with weights of mean 1; equal weights are none."""
-    if weight is None or np.ptp(weight) == 0:
+    if weight is None:
         return TrainingRows(matrix, y, None, categorical)
     counted = weight > 0
     if counted.sum() < LEAST_ROWS:

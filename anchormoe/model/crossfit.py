@@ -42,7 +42,7 @@ from anchormoe.model.standardise import Scaling
 from anchormoe.model.training import SelectedEpoch, predict, select_epoch
 from anchormoe.model.training_rows import TrainingRows, folds_of
 
-BLOCK_ROWS = 16384  # rows that are predicted at a time; it bounds the memory
+BLOCK_ROWS = 8192  # rows that are predicted at a time
 
 
 class CrossfitAnchorMoE:
@@ -123,13 +123,14 @@ class FittedCrossfit:
         """Return the networks with their encoders and scalings."""
         return self.members
 
-    def predict_dist(self, X: np.ndarray) -> GaussianMixture:
-        """Predict calibrated densities of rows, in blocks: components of all members take memory."""
+    def predict_dist(self, X: np.ndarray, workers: Workers = ONE_WORKER) -> GaussianMixture:
+        """Predict calibrated densities of rows, in blocks that bound the memory, several of them at a time."""
+
+        def predict_block(rows: np.ndarray) -> GaussianMixture:
+            return finished(pooled([member.predict(rows) for member in self.members]), self.linear_map, self.target)
+
         blocks = [X[first : first + BLOCK_ROWS] for first in range(0, max(len(X), 1), BLOCK_ROWS)]
-        parts = [
-            finished(pooled([member.predict(rows) for member in self.members]), self.linear_map, self.target)
-            for rows in blocks
-        ]
+        parts = workers.map("rows", predict_block, blocks)
         return parts[0] if len(parts) == 1 else GaussianMixture.concatenated(parts)
 
 

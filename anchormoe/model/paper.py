@@ -143,8 +143,8 @@ class FittedPaper:
         """Return the one network with its encoder and scaling."""
         return (self.network,)
 
-    def predict_dist(self, X: np.ndarray) -> GaussianMixture:
-        """Predict densities of rows."""
+    def predict_dist(self, X: np.ndarray, workers: Workers = ONE_WORKER) -> GaussianMixture:
+        """Predict densities of rows, all at once: one network needs little memory."""
         return finished(self.network.predict(X), self.linear_map)
 
 

@@ -49,6 +49,11 @@ class TrainingRows:
         return float(spread) or 1.0
 
 
+def some_rows(num_rows: int, most: int, seed: int) -> np.ndarray | slice:
+    """Return all rows, or as many as wanted, drawn at random, where there are more."""
+    return slice(None) if num_rows <= most else np.random.default_rng(seed).permutation(num_rows)[:most]
+
+
 def folds_of(num_rows: int, num_folds: int, *, seed: int) -> list[np.ndarray]:
     """Cut the rows at random into folds; each array holds the rows its fold holds out."""
     return np.array_split(np.random.default_rng(seed).permutation(num_rows), num_folds)

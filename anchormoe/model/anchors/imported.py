@@ -73,7 +73,7 @@ def make_regressor(settings: AnchorSettings, seed: int) -> Any:
     if settings.kind is AnchorKind.quadratic:
         from anchormoe.model.anchors.quadratic import QuadraticRidge
 
-        return QuadraticRidge(**settings.params)
+        return QuadraticRidge(**{"random_state": seed, **settings.params})
     if settings.kind is AnchorKind.kernel:
         from anchormoe.model.anchors.kernel_machine import KernelMachine
 

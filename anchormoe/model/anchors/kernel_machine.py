@@ -18,11 +18,14 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.optimize import minimize
 
+from anchormoe.model.training_rows import some_rows
+
 NOISE_FLOOR = 1e-6  # of the target's variance: equal rows must not make the system singular
 JITTER = 1e-8  # of the signal, for the same reason where there is no noise
 LOG_RATE, LOG_SIGNAL, LOG_NOISE = (-7.0, 4.0), (-7.0, 7.0), (-16.0, 2.0)  # bounds of the search
 START_NOISE = 0.1
 BLOCK_ROWS = 16384  # rows whose covariances with all centers are held in memory at a time
+PREDICTED_ROWS = 512  # the same in prediction, where they need not leave the cache
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ class KernelMachine:
     """The kernel regression.
 
     Up to `exact_up_to` rows, all are centers of the kernel. Above, `num_centers` of them are, drawn at random (the
-    subset-of-regressors approximation).
+    subset-of-regressors approximation). At most `most_rows_to_fit` rows are used, drawn at random.
     """
 
     def __init__(
@@ -124,8 +127,10 @@ class KernelMachine:
         steps: int = 60,
         exact_up_to: int = 1500,
         num_centers: int = 1000,
+        most_rows_to_fit: int = 50_000,
         random_state: int = 0,
     ) -> None:
+        self.most_rows_to_fit = most_rows_to_fit
         self.least_rows, self.most_rows, self.steps = least_rows, most_rows, steps
         self.exact_up_to, self.num_centers, self.random_state = exact_up_to, num_centers, random_state
 
@@ -144,6 +149,8 @@ class KernelMachine:
 
         A row of weight w has the noise's variance over w, as the mean of w equal rows would have.
         """
+        some = some_rows(len(y), self.most_rows_to_fit, self.random_state)
+        X, y, sample_weight = X[some], y[some], None if sample_weight is None else sample_weight[some]
         self.kernel = kernel = self.learn_kernel(X, y) if kernel is None else kernel
         target, self.y_center, self.y_scale = _z_scored(y)
         if len(y) <= self.exact_up_to:
@@ -176,7 +183,7 @@ class KernelMachine:
         return np.random.default_rng(self.random_state).permutation(num_rows)[:how_many]
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        blocks = [X[first : first + BLOCK_ROWS] for first in range(0, len(X), BLOCK_ROWS)]
+        blocks = [X[first : first + PREDICTED_ROWS] for first in range(0, len(X), PREDICTED_ROWS)]
         means = [self.kernel.covariance(self.kernel.positions(rows), self.centers) @ self.weights for rows in blocks]
         return np.concatenate([np.empty(0), *means]) * self.y_scale + self.y_center
 

@@ -9,11 +9,14 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
+from anchormoe.model.training_rows import some_rows
+
 
 class QuadraticRidge:
-    """Ridge regression on products, with its penalty chosen by leave-one-out errors."""
+    """Ridge regression on products, with its penalty chosen by leave-one-out errors, from `most_rows` rows at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, most_rows: int = 50_000, random_state: int = 0) -> None:
+        self.most_rows, self.random_state = most_rows, random_state
         self.pipeline: Pipeline = make_pipeline(
             StandardScaler(),
             PolynomialFeatures(degree=2, include_bias=False),
@@ -22,7 +25,9 @@ class QuadraticRidge:
         )
 
     def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
-        self.pipeline.fit(X, y, ridgecv__sample_weight=sample_weight)
+        some = some_rows(len(y), self.most_rows, self.random_state)
+        weight = None if sample_weight is None else sample_weight[some]
+        self.pipeline.fit(X[some], y[some], ridgecv__sample_weight=weight)
         return self
 
     def predict(self, X: np.ndarray) -> np.ndarray:
