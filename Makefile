@@ -8,7 +8,7 @@ RUN ?=
 RESULTS ?= results
 
 .DEFAULT_GOAL := help
-.PHONY: help bench test test-compat lint check reproduce-tables corrected-tables comparison split-by-split docs-tables bench-speed bench-cost bench-scaling clean
+.PHONY: help bench test test-compat lint check reproduce-tables corrected-tables comparison split-by-split docs-tables bench-speed bench-cost bench-scaling bench-mixed-tables clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 26
@@ -80,11 +80,12 @@ docs-tables: $(VENV)/core  ## Write the generated tables of README.md, docs/ and
 	$(BIN)/anchormoe-bench tables output=results
 	$(BIN)/python scripts/refresh_tables.py
 
-bench-speed bench-cost bench-scaling: $(VENV)/dev
-	$(BIN)/python benchmarks/$(@:bench-%=%).py
+bench-speed bench-cost bench-scaling bench-mixed-tables: $(VENV)/dev
+	$(BIN)/python benchmarks/$(subst -,_,$(@:bench-%=%)).py
 bench-speed:  ## Time a split of every dataset beside the plain computation and other libraries (20 minutes)
 bench-cost:  ## Time a split of the cross-fitted recipe beside NGBoost (20 minutes)
-bench-scaling:  ## Time and memory from 1,000 to 1,000,000 rows
+bench-scaling:  ## Time and memory of the regressor from 1,000 to 1,000,000 rows (an hour)
+bench-mixed-tables:  ## The regressor with its defaults on tables with categories and gaps (10 minutes)
 
 clean:  ## Remove the environment and caches (never results)
 	rm -rf $(VENV) $(VENV)-compat .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info

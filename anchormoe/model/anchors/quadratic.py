@@ -13,18 +13,22 @@ from anchormoe.model.training_rows import some_rows
 
 
 class QuadraticRidge:
-    """Ridge regression on products, with its penalty chosen by leave-one-out errors, from `most_rows` rows at most."""
+    """Ridge regression on products, with its penalty chosen by leave-one-out errors.
 
-    def __init__(self, *, most_rows: int = 50_000, random_state: int = 0) -> None:
-        self.most_rows, self.random_state = most_rows, random_state
+    It learns from `most_rows` rows at most, and leaves the products out where there would be more than `most_products`.
+    """
+
+    def __init__(self, *, most_rows: int = 50_000, most_products: int = 2_000, random_state: int = 0) -> None:
+        self.most_rows, self.most_products, self.random_state = most_rows, most_products, random_state
+
+    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
+        num_products = X.shape[1] * (X.shape[1] + 1) // 2
         self.pipeline: Pipeline = make_pipeline(
             StandardScaler(),
-            PolynomialFeatures(degree=2, include_bias=False),
+            PolynomialFeatures(degree=2 if num_products <= self.most_products else 1, include_bias=False),
             StandardScaler(),
             RidgeCV(alphas=np.logspace(-6, 3, 19)),
         )
-
-    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
         some = some_rows(len(y), self.most_rows, self.random_state)
         weight = None if sample_weight is None else sample_weight[some]
         self.pipeline.fit(X[some], y[some], ridgecv__sample_weight=weight)
