@@ -390,3 +390,25 @@ def test_the_progress_bar_counts_every_piece(capsys: pytest.CaptureFixture[str])
     X, y = numbers(60)
     quick(anchor="stack", verbose=True).fit(X, y)
     assert "18/18" in capsys.readouterr().out  # five anchors and the networks, three folds each
+
+
+def test_rows_unlike_all_others_do_not_explode() -> None:
+    """A column that never varied in the training rows, and one a thousand times as large as there."""
+    X, y = numbers()
+    X = np.column_stack([X, np.full(len(y), 2.0)])
+    model = quick(anchor="stack").fit(X, y)
+    new = X[:3].copy()
+    new[0, 3] = 5.0
+    new[1, 0] = 1000.0
+    predicted = model.predict(new)
+    assert predicted[0] == pytest.approx(model.predict(X[:1])[0], abs=0.1)
+    length = y.max() - y.min()
+    assert y.min() - 3 * length < predicted[1] < y.max() + 3 * length
+
+
+def test_an_anchor_that_says_nothing_does_no_harm() -> None:
+    """The stack's weights are all near zero, and its tiny variation must not be blown up to an input."""
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(200, 5)), np.exp(2 * rng.standard_normal(200))
+    predicted = quick(anchor="stack").fit(X[:150], y[:150]).predict_dist(X[150:])
+    assert np.abs(predicted.mean).max() < 3 * y.max()

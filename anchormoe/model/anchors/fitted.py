@@ -55,16 +55,19 @@ class StagedAnchor:
 
 @dataclass(frozen=True)
 class StackedAnchor:
-    """A combination of anchors: center + sum_k weights_k (part_k - center)."""
+    """A combination of anchors: center + sum_k weights_k (part_k - center), kept between `low` and `high`."""
 
     center: float
     weights: np.ndarray
     parts: Sequence[Predict]
+    low: float
+    high: float
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         """Combine the parts that have a weight; the others are not computed."""
         used = [(weight, part) for weight, part in zip(self.weights, self.parts, strict=True) if weight > 0]
-        return self.center + sum((weight * (part(X) - self.center) for weight, part in used), np.zeros(len(X)))
+        mean = self.center + sum((weight * (part(X) - self.center) for weight, part in used), np.zeros(len(X)))
+        return np.clip(mean, self.low, self.high)
 
 
 @dataclass(frozen=True)

@@ -143,9 +143,12 @@ def _stack(members: dict[str, OutOfFold], rows: TrainingRows) -> OutOfFold:
     root = np.ones(len(rows)) if rows.weight is None else np.sqrt(rows.weight)
     weights, _ = nnls(root[:, None] * columns, root * (rows.y - center))
     models = zip(*(member.models for member in members.values()), strict=True)
+    # Far from all rows a polynomial predicts anything: the mean may leave the range of the targets by its length only.
+    low, high = float(rows.y.min()), float(rows.y.max())
+    limits = low - (high - low), high + (high - low)
     return OutOfFold(
-        columns @ weights + center,
-        tuple(StackedAnchor(center, weights, parts) for parts in models),
+        np.clip(columns @ weights + center, *limits),
+        tuple(StackedAnchor(center, weights, parts, *limits) for parts in models),
         members=tuple(
             StackMember(name, float(weight), member.rmse(rows), member.stage)
             for (name, member), weight in zip(members.items(), weights, strict=True)
