@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -10,16 +11,20 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 
+def _new_pipeline() -> Pipeline:
+    return make_pipeline(
+        StandardScaler(),
+        PolynomialFeatures(degree=2, include_bias=False),
+        StandardScaler(),
+        RidgeCV(alphas=np.logspace(-6, 3, 19)),
+    )
+
+
+@dataclass(eq=False)
 class QuadraticRidge:
     """Ridge regression on products, with its penalty chosen by leave-one-out errors."""
 
-    def __init__(self) -> None:
-        self.pipeline: Pipeline = make_pipeline(
-            StandardScaler(),
-            PolynomialFeatures(degree=2, include_bias=False),
-            StandardScaler(),
-            RidgeCV(alphas=np.logspace(-6, 3, 19)),
-        )
+    pipeline: Pipeline = field(init=False, default_factory=_new_pipeline)
 
     def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
         self.pipeline.fit(X, y, ridgecv__sample_weight=sample_weight)
