@@ -8,7 +8,8 @@ Each library is imported when its trees are fitted: importing all of them takes 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from anchormoe.model.settings import AnchorKind, AnchorSettings
 from anchormoe.model.training_rows import TrainingRows
 
 
+@runtime_checkable
 class BoostedModel(Protocol):
     def staged_rmse(self) -> np.ndarray:
         """Return the RMSE on the validation rows after each stage."""
@@ -26,30 +28,40 @@ class BoostedModel(Protocol):
         """Return the mean from the first `stages` stages."""
 
 
-class SklearnTrees:
+@dataclass(frozen=True, eq=False)
+class StagedTrees:
+    """A fitted model of a library, and its RMSE on the validation rows after each stage."""
+
+    model: Any
+    validation_rmse: np.ndarray | None
+
+    def staged_rmse(self) -> np.ndarray:
+        assert self.validation_rmse is not None
+        return self.validation_rmse
+
+
+class SklearnTrees(StagedTrees):
     """scikit-learn's exact trees: the anchor of the published runs."""
 
-    def __init__(
-        self,
+    @classmethod
+    def fit(
+        cls,
         settings: AnchorSettings,
         rows: TrainingRows,
         stages: int,
         seed: int,
         *,
         validation: TrainingRows | None,
-    ) -> None:
+    ) -> Self:
         from sklearn.ensemble import GradientBoostingRegressor
 
-        self.model = GradientBoostingRegressor(n_estimators=stages, random_state=seed, **settings.params)
-        self.model.fit(rows.X, rows.y, sample_weight=rows.weight)
-        self._rmse = None
+        model = GradientBoostingRegressor(n_estimators=stages, random_state=seed, **settings.params)
+        model.fit(rows.X, rows.y, sample_weight=rows.weight)
+        rmse = None
         if validation is not None:
-            means = self.model.staged_predict(validation.X)
-            self._rmse = np.array([np.sqrt(validation.mean((validation.y - mean) ** 2)) for mean in means])
-
-    def staged_rmse(self) -> np.ndarray:
-        assert self._rmse is not None
-        return self._rmse
+            means = model.staged_predict(validation.X)
+            rmse = np.array([np.sqrt(validation.mean((validation.y - mean) ** 2)) for mean in means])
+        return cls(model, rmse)
 
     def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
         # Stages are sequential, so the first ones of a long fit are the short fit.
@@ -57,21 +69,22 @@ class SklearnTrees:
         return self.model.predict(X)
 
 
-class ExactTrees:
+class ExactTrees(StagedTrees):
     """The same trees as scikit-learn's except for ties, in a tenth of the time and without random numbers."""
 
-    def __init__(
-        self,
+    @classmethod
+    def fit(
+        cls,
         settings: AnchorSettings,
         rows: TrainingRows,
         stages: int,
         seed: int,
         *,
         validation: TrainingRows | None,
-    ) -> None:
+    ) -> Self:
         from anchormoe.model.anchors import exact_trees
 
-        self.model = exact_trees.fit(
+        model = exact_trees.fit(
             rows.X,
             rows.y,
             stages=stages,
@@ -80,20 +93,16 @@ class ExactTrees:
             validation_weight=None if validation is None else validation.weight,
             **settings.params,
         )
-        self._rmse = None
-        if validation is not None:
-            self._rmse = self.model.staged_rmse(validation.X, validation.y, validation.weight)
-
-    def staged_rmse(self) -> np.ndarray:
-        assert self._rmse is not None
-        return self._rmse
+        rmse = None if validation is None else model.staged_rmse(validation.X, validation.y, validation.weight)
+        return cls(model, rmse)
 
     def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
         return self.model.predict(X, stages=stages)
 
 
-class XGBoostTrees:
-    """XGBoost's trees, fitted to the z-scored target.
+@dataclass(frozen=True, eq=False)
+class XGBoostTrees(StagedTrees):
+    """XGBoost's trees, fitted to the z-scored target; their RMSE is in units of its standard deviation.
 
     XGBoost drops splits whose gain is below an absolute 1e-6, which on a target as small as Naval's (standard deviation
     0.015) would stop the trees early.
@@ -102,54 +111,59 @@ class XGBoostTrees:
     default is 256. On a few hundred rows most of the time goes into bins, and nearly empty bins do not help.
     """
 
-    def __init__(
-        self,
+    y_mean: float
+    y_std: float
+    feature_types: list[str] | None
+
+    @classmethod
+    def fit(
+        cls,
         settings: AnchorSettings,
         rows: TrainingRows,
         stages: int,
         seed: int,
         *,
         validation: TrainingRows | None,
-    ) -> None:
+    ) -> Self:
         import xgboost
 
         evaluation: dict[str, dict[str, list[float]]] = {}
-        self.feature_types = _feature_types(rows)
-        self.y_mean, self.y_std = rows.center, rows.scale
+        feature_types = _feature_types(rows)
+        center, scale = rows.center, rows.scale
+
+        def matrix(part: TrainingRows) -> Any:
+            return _matrix(part.X, feature_types, label=(part.y - center) / scale, weight=part.weight)
+
         parameters = {"objective": "reg:squarederror", "nthread": 1, "seed": seed, **settings.params}
-        if self.feature_types is not None and parameters.get("tree_method") == "exact":
+        if feature_types is not None and parameters.get("tree_method") == "exact":
             parameters["tree_method"] = "hist"  # the exact method knows no categories
         patience = parameters.pop("early_stopping_rounds", None)
         if (rows_per_bin := parameters.pop("rows_per_bin", None)) is not None:
             parameters["max_bin"] = max(16, min(len(rows) // rows_per_bin, 256))
-        evals = [] if validation is None else [(self._matrix(validation.X, validation), "validation")]
-        self.model = xgboost.train(
+        evals = [] if validation is None else [(matrix(validation), "validation")]
+        model = xgboost.train(
             parameters,
-            self._matrix(rows.X, rows),
+            matrix(rows),
             stages,
             evals=evals,
             early_stopping_rounds=patience if evals else None,
             evals_result=evaluation,
             verbose_eval=False,
         )
-        self._rmse = np.array(evaluation["validation"]["rmse"]) if evals else None
-
-    def _matrix(self, X: np.ndarray, rows: TrainingRows | None = None) -> Any:
-        """Return features in the library's form, with the z-scored targets and the weights of rows to learn from."""
-        import xgboost
-
-        target = {} if rows is None else {"label": (rows.y - self.y_mean) / self.y_std, "weight": rows.weight}
-        categories = {} if self.feature_types is None else {"enable_categorical": True}
-        return xgboost.DMatrix(X, **target, feature_types=self.feature_types, **categories)
-
-    def staged_rmse(self) -> np.ndarray:
-        """Return the RMSE in units of the target's standard deviation, which does not change the best stage."""
-        assert self._rmse is not None
-        return self._rmse
+        rmse = np.array(evaluation["validation"]["rmse"]) if evals else None
+        return cls(model, rmse, center, scale, feature_types)
 
     def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
-        mean_z = self.model.predict(self._matrix(X), iteration_range=(0, stages))
+        mean_z = self.model.predict(_matrix(X, self.feature_types), iteration_range=(0, stages))
         return mean_z.astype(np.float64) * self.y_std + self.y_mean
+
+
+def _matrix(X: np.ndarray, feature_types: list[str] | None, **target: Any) -> Any:
+    """Return features in XGBoost's form, with the targets and weights of rows to learn from."""
+    import xgboost
+
+    categories = {} if feature_types is None else {"enable_categorical": True}
+    return xgboost.DMatrix(X, **target, feature_types=feature_types, **categories)
 
 
 def _feature_types(rows: TrainingRows) -> list[str] | None:
@@ -159,16 +173,19 @@ def _feature_types(rows: TrainingRows) -> list[str] | None:
     return ["c" if position in rows.categorical else "q" for position in range(rows.X.shape[1])]
 
 
-class LightGBMTrees:
-    def __init__(
-        self,
+class LightGBMTrees(StagedTrees):
+    """LightGBM's trees."""
+
+    @classmethod
+    def fit(
+        cls,
         settings: AnchorSettings,
         rows: TrainingRows,
         stages: int,
         seed: int,
         *,
         validation: TrainingRows | None,
-    ) -> None:
+    ) -> Self:
         lightgbm = import_lightgbm()
         parameters = {
             "objective": "regression",
@@ -186,7 +203,7 @@ class LightGBMTrees:
         if validation is not None:
             held_out = [lightgbm.Dataset(validation.X, validation.y, weight=validation.weight, reference=train)]
         evaluation: dict[str, Any] = {}
-        self.model = lightgbm.train(
+        model = lightgbm.train(
             parameters,
             train,
             stages,
@@ -194,21 +211,18 @@ class LightGBMTrees:
             valid_names=["validation"] if held_out else [],
             callbacks=[lightgbm.record_evaluation(evaluation)],
         )
-        self._rmse = np.array(evaluation["validation"]["rmse"]) if held_out else None
-
-    def staged_rmse(self) -> np.ndarray:
-        assert self._rmse is not None
-        return self._rmse
+        rmse = np.array(evaluation["validation"]["rmse"]) if held_out else None
+        return cls(model, rmse)
 
     def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
         return np.asarray(self.model.predict(X, num_iteration=stages))
 
 
 BOOSTED: dict[AnchorKind, Callable[..., BoostedModel]] = {
-    AnchorKind.gbdt: SklearnTrees,
-    AnchorKind.trees: ExactTrees,
-    AnchorKind.xgboost: XGBoostTrees,
-    AnchorKind.lightgbm: LightGBMTrees,
+    AnchorKind.gbdt: SklearnTrees.fit,
+    AnchorKind.trees: ExactTrees.fit,
+    AnchorKind.xgboost: XGBoostTrees.fit,
+    AnchorKind.lightgbm: LightGBMTrees.fit,
 }
 
 ENCODERS: dict[AnchorKind, MakeEncoder] = {

@@ -10,7 +10,7 @@ kernel, all rows enter one linear system.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -112,6 +112,7 @@ def negative_log_likelihood(parameters: np.ndarray, X: np.ndarray, y: np.ndarray
     return value / len(y), gradient / len(y)
 
 
+@dataclass(kw_only=True, eq=False)
 class KernelMachine:
     """The kernel regression.
 
@@ -119,20 +120,19 @@ class KernelMachine:
     subset-of-regressors approximation). At most `most_rows_to_fit` rows are used, drawn at random.
     """
 
-    def __init__(
-        self,
-        *,
-        least_rows: int = 220,
-        most_rows: int = 500,
-        steps: int = 60,
-        exact_up_to: int = 1500,
-        num_centers: int = 1000,
-        most_rows_to_fit: int = 50_000,
-        random_state: int = 0,
-    ) -> None:
-        self.most_rows_to_fit = most_rows_to_fit
-        self.least_rows, self.most_rows, self.steps = least_rows, most_rows, steps
-        self.exact_up_to, self.num_centers, self.random_state = exact_up_to, num_centers, random_state
+    least_rows: int = 220
+    most_rows: int = 500
+    steps: int = 60
+    exact_up_to: int = 1500
+    num_centers: int = 1000
+    most_rows_to_fit: int = 50_000
+    random_state: int = 0
+    # Results of the fit: the mean is y_center + y_scale * covariance(x, centers) @ weights.
+    kernel: Kernel = field(init=False, repr=False)
+    centers: np.ndarray = field(init=False, repr=False)
+    weights: np.ndarray = field(init=False, repr=False)
+    y_center: float = field(init=False, repr=False)
+    y_scale: float = field(init=False, repr=False)
 
     def rows_to_learn(self, num_rows: int) -> int:
         """Return the number of rows to learn a kernel from: one in twenty, within limits."""

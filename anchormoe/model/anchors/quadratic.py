@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -12,18 +13,21 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from anchormoe.model.training_rows import some_rows
 
 
+@dataclass(eq=False)
 class QuadraticRidge:
     """Ridge regression on products, with its penalty chosen by leave-one-out errors.
 
     It learns from `most_rows` rows at most, and leaves the products out where there would be more than `most_products`.
     """
 
-    def __init__(self, *, most_rows: int = 50_000, most_products: int = 2_000, random_state: int = 0) -> None:
-        self.most_rows, self.most_products, self.random_state = most_rows, most_products, random_state
+    most_rows: int = 50_000
+    most_products: int = 2_000
+    random_state: int = 0
+    pipeline: Pipeline = field(init=False, repr=False)  # the result of the fit
 
     def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
         num_products = X.shape[1] * (X.shape[1] + 1) // 2
-        self.pipeline: Pipeline = make_pipeline(
+        self.pipeline = make_pipeline(
             StandardScaler(),
             PolynomialFeatures(degree=2 if num_products <= self.most_products else 1, include_bias=False),
             StandardScaler(),
