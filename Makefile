@@ -8,7 +8,7 @@ RUN ?=
 RESULTS ?= results
 
 .DEFAULT_GOAL := help
-.PHONY: help bench test test-compat lint check reproduce-tables corrected-tables comparison split-by-split docs-tables bench-speed bench-cost bench-scaling bench-mixed-tables clean
+.PHONY: help bench test test-compat lint check reproduce-tables corrected-tables comparison split-by-split docs docs-outputs docs-tables bench-speed bench-cost bench-scaling bench-mixed-tables clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 26
@@ -80,6 +80,12 @@ docs-tables: $(VENV)/core  ## Write the generated tables of README.md, docs/ and
 	$(BIN)/anchormoe-bench tables output=results
 	$(BIN)/python scripts/refresh_tables.py
 
+docs-outputs: $(VENV)/dev  ## Run the Python code of README.md and docs/, write anew what it prints
+	$(BIN)/python scripts/refresh_outputs.py
+
+docs: $(VENV)/dev  ## Build the documentation site in site/; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 bench-speed bench-cost bench-scaling bench-mixed-tables: $(VENV)/dev
 	$(BIN)/python benchmarks/$(subst -,_,$(@:bench-%=%)).py
 bench-speed:  ## Time a split of every dataset beside the plain computation and other libraries (20 minutes)
@@ -88,5 +94,5 @@ bench-scaling:  ## Time and memory of the regressor from 1,000 to 1,000,000 rows
 bench-mixed-tables:  ## The regressor with its defaults on tables with categories and gaps (10 minutes)
 
 clean:  ## Remove the environment and caches (never results)
-	rm -rf $(VENV) $(VENV)-compat .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-compat .pytest_cache .mypy_cache .ruff_cache build dist site *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -91,10 +91,16 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
 
     Attributes
     ----------
-    fitted_ : the fitted members, the calibration and the held-out densities.
-    diagnostics_ : dict with the selected epoch and the calibration.
-    columns_ : the kinds of the columns and the levels of the categorical ones.
-    n_features_in_, feature_names_in_ : as in scikit-learn.
+    fitted_ : object
+        The fitted members, the calibration and the held-out densities.
+    diagnostics_ : dict
+        The selected epoch and the calibration.
+    columns_ : Columns
+        The kinds of the columns and the levels of the categorical ones.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of str
+        Names of the columns, if they are texts.
     """
 
     def __init__(
