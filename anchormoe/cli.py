@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from anchormoe import __version__
 from anchormoe.errors import UserError
 
-COMMANDS = ("run", "rank", "tables", "check", "data")
+COMMANDS = ("run", "rank", "tables", "figures", "report", "check", "data")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,7 +45,9 @@ def _completion(words: list[str]) -> int:
     from anchormoe.commands.help import COMPLETION_SCRIPT, completions
 
     options = {
-        "tables": ["format=", "form=", "output=", "figures=", "results_dir="],
+        "tables": ["format=", "form=", "output=", "results_dir="],
+        "figures": ["only=", "output=", "results_dir="],
+        "report": ["output=", "results_dir="],
         "check": ["missing=", "live=", "show=", "output=", "results_dir="],
         "data": ["list", "fetch"],
     }
