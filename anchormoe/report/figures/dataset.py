@@ -47,12 +47,20 @@ def predicted(arrays: Arrays) -> Figure:
     y, mean = arrays["y"][rows], arrays[f"{LEADING}/mean"][rows]
     low, high = arrays[f"{LEADING}/interval"][rows].T
     inside = (low <= y) & (y <= high)
+    spread_out = _spread_out(y)
     for chosen, color, marker, label in (
         (inside, BLUE, "o", "target inside"),
         (~inside, VERMILLION, "X", "target outside"),
     ):
-        axes.vlines(y[chosen], low[chosen], high[chosen], color=color, linewidth=0.9, alpha=0.55)
-        axes.plot(y[chosen], mean[chosen], marker, color=color, markersize=3.8, label=f"{label} ({chosen.mean():.0%})")
+        axes.vlines(spread_out[chosen], low[chosen], high[chosen], color=color, linewidth=0.9, alpha=0.55)
+        axes.plot(
+            spread_out[chosen],
+            mean[chosen],
+            marker,
+            color=color,
+            markersize=3.8,
+            label=f"{label} ({chosen.mean():.0%})",
+        )
     ends = [min(y.min(), low.min()), max(y.max(), high.max())]
     axes.plot(ends, ends, color=MUTED, linewidth=0.8)
     axes.set_xlabel(f"target ({arrays['target_name']})")
@@ -252,6 +260,14 @@ def _some_rows(count: int, most: int) -> np.ndarray:
     if count <= most:
         return np.arange(count)
     return np.sort(np.random.default_rng(1).choice(count, most, replace=False))
+
+
+def _spread_out(y: np.ndarray) -> np.ndarray:
+    """Move targets that are whole grades a little to the side, where they would hide each other."""
+    grades = np.unique(y)
+    if len(grades) > 20 or len(grades) < 2:
+        return y
+    return y + np.random.default_rng(1).uniform(-0.3, 0.3, len(y)) * np.diff(grades).min()
 
 
 def _observed(arrays: Arrays, method: str) -> np.ndarray:

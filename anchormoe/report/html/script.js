@@ -170,7 +170,7 @@
   // The mean, and below it in small letters what stands behind ±.
   function stacked(text) {
     const [mean, rest] = text.split(" ± ");
-    return rest === undefined ? text : el("span", {}, mean, el("small", {}, `± ${rest}`));
+    return rest === undefined ? text : el("span", {}, mean, el("br"), el("small", {}, `± ${rest}`));
   }
 
   // ---- the comparison ------------------------------------------------------------------------------------------------------
