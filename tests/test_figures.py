@@ -25,7 +25,7 @@ def selection() -> Selection:
 
 @pytest.mark.parametrize("name", published.DATASETS)
 def test_stored_fits_have_the_scores_of_the_stored_rows(name: str, selection: Selection) -> None:
-    """Rounding errors grow over hundreds of epochs (benchmarks/tolerances.json): such splits agree within their scatter."""
+    """Rounding errors grow over hundreds of epochs: such splits agree within their scatter (see tolerances.json)."""
     arrays = figure_data.load(name)
     assert arrays is not None
     for method in ("anchormoe_crossfit", "anchormoe", "ngboost"):
