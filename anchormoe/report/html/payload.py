@@ -89,7 +89,8 @@ def _places(runs: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
     """Return the number of the first run of every configuration."""
     place: dict[tuple[Any, ...], int] = {}
     for number, run in enumerate(runs):
-        place.setdefault((run["dataset"], run["ablation"], run["protocol"], run["seed"], run["config_hash"]), number)
+        labels = (run[name] for name in ("dataset", "method", "ablation", "protocol", "seed", "config_hash"))
+        place.setdefault(tuple(labels), number)
     return place
 
 
@@ -98,7 +99,7 @@ def _compared(selection: Selection, runs: list[dict[str, Any]]) -> dict[str, Any
     compared, place = selection.compared, _places(runs)
     filled: dict[str, dict[str, int]] = {}
     for (method, dataset), run in compared.runs.items():
-        key = (dataset, "full", selection.protocol, selection.seed, run.config_hash)
+        key = (dataset, method, "full", selection.protocol, selection.seed, run.config_hash)
         filled.setdefault(method, {})[dataset] = place[key]
     return {"methods": compared.methods, "datasets": list(compared.datasets), "runs": filled}
 
@@ -127,7 +128,9 @@ def _check(selection: Selection, runs: list[dict[str, Any]]) -> list[dict[str, A
     found = []
     for cell in check.check(selection.table_rows).cells:
         run = stored.choose(dataset=cell.dataset, ablation=cell.ablation, protocol="published")
-        judgement = cell.judgement
+        judgement, number = cell.judgement, None
+        if run is not None:
+            number = place[cell.dataset, run.method, cell.ablation, "published", 1, run.config_hash]
         found.append(
             {
                 "dataset": cell.dataset,
@@ -136,7 +139,7 @@ def _check(selection: Selection, runs: list[dict[str, Any]]) -> list[dict[str, A
                 "in_ses": None if judgement is None else judgement.in_ses,
                 "verdict": cell.verdict,
                 "note": cell.note if cell.needs_a_look else "",
-                "run": None if run is None else place[cell.dataset, cell.ablation, "published", 1, run.config_hash],
+                "run": number,
             }
         )
     return found
