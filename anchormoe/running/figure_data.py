@@ -92,12 +92,13 @@ def _densities(kept: dict[str, tuple[Distribution, np.ndarray]]) -> Arrays:
         int(np.argmax(np.where(np.abs(pit - 0.5) <= 0.45, std, -np.inf))),
         int(np.argmax(np.abs(pit - 0.5))),
     ]
-    quantiles = {method: distribution.quantile([0.003, 0.997])[rows] for method, (distribution, _) in kept.items()}
     shown = ("anchormoe_crossfit", "anchormoe")
-    low = np.minimum.reduce([*(quantiles[method][:, 0] for method in shown), y[rows]])
-    high = np.maximum.reduce([*(quantiles[method][:, 1] for method in shown), y[rows]])
+    levels = np.linspace(0.003, 0.997, DENSITY_POINTS // 4)
+    quantiles = np.concatenate([kept[method][0].quantile(levels)[rows].T for method in shown])
+    low, high = (function([quantiles.min(0), quantiles.max(0), y[rows]], axis=0) for function in (np.min, np.max))
     margin = 0.04 * (high - low)
-    grid = np.linspace(low - margin, high + margin, DENSITY_POINTS)  # (points, rows)
+    even = np.linspace(low - margin, high + margin, DENSITY_POINTS // 2)
+    grid = np.sort(np.concatenate([even, quantiles]), axis=0)  # (points, rows): dense where either density is narrow
     arrays: Arrays = {"density_y": y[rows], "density_grid": grid.T}
     for method in shown:
         distribution, values = kept[method][0], np.empty_like(grid)

@@ -140,7 +140,7 @@ def splits(runs: StoredRuns, dataset: str) -> Figure | None:
     axes.set_xticks(place, [str(run.splits[position]) for position in order], fontsize=7)
     axes.set_xlabel("split, by its published value")
     axes.set_ylabel("NLL of the z-scored target")
-    axes.legend(loc="upper left")
+    axes.legend(loc="lower right")
     axes.grid(axis="x", visible=False)
     return figure
 
