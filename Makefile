@@ -8,7 +8,7 @@ RUN ?=
 RESULTS ?= results
 
 .DEFAULT_GOAL := help
-.PHONY: help bench test test-compat lint check reproduce-tables corrected-tables comparison split-by-split docs docs-outputs docs-tables bench-speed bench-cost bench-scaling bench-mixed-tables clean
+.PHONY: help bench test test-compat lint check reproduce-tables corrected-tables comparison split-by-split docs docs-outputs docs-tables figures report figure-data browser-tools bench-speed bench-cost bench-scaling bench-mixed-tables clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 26
@@ -67,17 +67,18 @@ corrected-tables: $(VENV)/core  ## Run what is missing of the corrected form (pr
 	$(BIN)/anchormoe-bench experiment=corrected results_dir=$(RESULTS) $(RUN)
 	$(BIN)/anchormoe-bench tables results_dir=$(RESULTS) output=$(RESULTS)
 
-comparison: $(VENV)/dev  ## Run what is missing of the cross-fitted recipe and all other methods, write tables and figures
+comparison: $(VENV)/dev  ## Run what is missing of the cross-fitted recipe and all other methods, write the tables
 	$(BIN)/anchormoe-bench experiment=crossfit results_dir=$(RESULTS) $(RUN)
 	$(BIN)/anchormoe-bench experiment=comparison results_dir=$(RESULTS) $(RUN)
-	$(BIN)/anchormoe-bench tables results_dir=$(RESULTS) output=$(RESULTS) figures=on
+	$(BIN)/anchormoe-bench tables results_dir=$(RESULTS) output=$(RESULTS)
 
 split-by-split: $(VENV)/core  ## The published runs to the letter on the five small datasets
 	$(BIN)/anchormoe-bench experiment=split_by_split results_dir=$(RESULTS) $(RUN)
 	$(BIN)/anchormoe-bench check missing=ok results_dir=$(RESULTS) output=$(RESULTS)/check.txt
 
-docs-tables: $(VENV)/core  ## Write the generated tables of README.md, docs/ and results/ anew from the stored rows
+docs-tables: $(VENV)/dev  ## Write the generated tables and figures of README.md, docs/ and results/ anew from the stored rows
 	$(BIN)/anchormoe-bench tables output=results
+	$(BIN)/anchormoe-bench figures only=ranks_crps_y,pit output=docs/images
 	$(BIN)/python scripts/refresh_tables.py
 
 docs-outputs: $(VENV)/dev  ## Run the Python code of README.md and docs/, write anew what it prints
@@ -85,6 +86,19 @@ docs-outputs: $(VENV)/dev  ## Run the Python code of README.md and docs/, write 
 
 docs: $(VENV)/dev  ## Build the documentation site in site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+figures: $(VENV)/dev  ## Draw all figures as SVG and PNG (RESULTS=folder of rows)
+	$(BIN)/anchormoe-bench figures results_dir=$(RESULTS) output=figures
+
+report: $(VENV)/dev  ## Write the report, one HTML file (RESULTS=folder of rows)
+	$(BIN)/anchormoe-bench report results_dir=$(RESULTS) output=report.html
+
+browser-tools: $(VENV)/dev  ## Install what the browser tests need: chromium (Debian, as root) and axe-core (npm)
+	command -v chromium || { apt-get update -qq; apt-get install -y -qq --no-install-recommends chromium; }
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/browser axe-core@4
+
+figure-data: $(VENV)/dev  ## Fit again what figures show of single splits, results/figure_data (20 minutes)
+	$(BIN)/python scripts/figure_data.py
 
 bench-speed bench-cost bench-scaling bench-mixed-tables: $(VENV)/dev
 	$(BIN)/python benchmarks/$(subst -,_,$(@:bench-%=%)).py

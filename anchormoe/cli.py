@@ -13,7 +13,7 @@ from anchormoe import __version__
 from anchormoe.arithmetic import use_portable_arithmetic
 from anchormoe.errors import UserError
 
-COMMANDS = ("run", "rank", "tables", "check", "data")
+COMMANDS = ("run", "rank", "tables", "figures", "report", "check", "data")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,7 +46,9 @@ def _completion(words: list[str]) -> int:
     from anchormoe.commands.help import COMPLETION_SCRIPT, completions
 
     options = {
-        "tables": ["format=", "form=", "output=", "figures=", "results_dir="],
+        "tables": ["format=", "form=", "output=", "results_dir="],
+        "figures": ["only=", "output=", "results_dir="],
+        "report": ["output=", "results_dir="],
         "check": ["missing=", "live=", "show=", "output=", "results_dir="],
         "data": ["list", "fetch"],
     }

@@ -228,7 +228,7 @@ def test_completion_knows_commands_keys_and_choices(capsys: pytest.CaptureFixtur
         assert cli.main(["completion", *words]) == 0
         return capsys.readouterr().out.split()
 
-    assert {"rank", "run", "results_dir="} == set(completed("r"))
+    assert {"rank", "run", "report", "results_dir="} == set(completed("r"))
     assert completed("ta") == ["tables"]
     assert completed("dataset=bo") == ["dataset=boston"]
     assert completed("dataset=boston,ya") == ["dataset=boston,yacht"]

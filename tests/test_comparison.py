@@ -10,7 +10,9 @@ from anchormoe.config.schema import NUM_SPLITS
 from anchormoe.distributions import scores
 from anchormoe.distributions.scores import Metric
 from anchormoe.errors import UserError
-from anchormoe.report import comparison, figures, published, render
+from anchormoe.report import comparison, published, render
+from anchormoe.report.comparison import Comparison
+from anchormoe.report.figures import across
 from anchormoe.report.grid import Table
 
 OFFSET = {"anchormoe": 0.0, "ngboost": 0.5, "mdn": -0.5, "gbdt_homoscedastic": 1.0}
@@ -74,8 +76,8 @@ def test_a_regressor_run_by_its_import_path_is_shown_and_ranked_under_it() -> No
     rows["method"] = rows["method"].replace({"mdn": "mine.Best"})
     assert table(rows, "comparison_nll_y").columns[-1].title == "mine.Best"
     assert table(rows, "ranks_nll_y").columns[0].title == "mine.Best"
-    (axes,) = figures.critical_difference(rows, "nll_y").axes
-    assert "mine.Best (1.0)" in {text.get_text().strip() for text in axes.texts}
+    (axes,) = across.critical_difference(Comparison(rows), "nll_y").axes
+    assert axes.get_yticklabels()[0].get_text() == "mine.Best  1.0"
 
 
 def test_a_method_that_lacks_a_dataset_is_shown_but_not_ranked() -> None:
@@ -206,23 +208,26 @@ def test_rows_of_another_protocol_or_ablation_do_not_count() -> None:
     assert comparison.build(rows) == []
 
 
-def test_the_diagram_names_every_ranked_method_and_joins_those_not_told_apart() -> None:
+def test_the_diagram_names_every_ranked_method_and_its_bars_tell_them_apart() -> None:
     """With nine datasets and four methods, ranks must differ by 1.56 to be told apart."""
-    figure = figures.critical_difference(made_up_rows(), "nll_y")
-    (axes,) = figure.axes
-    labels = {text.get_text() for text in axes.texts}
-    expected = {"MDN (1.0)", "Anchor-MoE (2.0)", "(3.0) NGBoost", "(4.0) GBDT, one variance"}
-    assert expected <= {label.strip() for label in labels}
-    assert "critical distance 1.6" in axes.get_title()
-    bars = [line for line in axes.lines if line.get_linewidth() == 2]
-    joined = sorted(sorted(np.round(line.get_xdata()).tolist()) for line in bars)
-    assert joined == [[1, 2], [2, 3], [3, 4]]
+    (axes,) = across.critical_difference(Comparison(made_up_rows()), "nll_y").axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["MDN  1.0", "Anchor-MoE  2.0", "NGBoost  3.0", "GBDT, one variance  4.0"]
+    assert "critical distance 1.6" in axes.get_xlabel()
+    bars = [line.get_xdata() for line in axes.lines if len(line.get_xdata()) == 2]
+    assert [np.mean(bar) for bar in bars] == pytest.approx([1, 2, 3, 4])
+    assert [high - low for low, high in bars] == pytest.approx([1.563] * 4, abs=1e-3)
+    assert bars[0][1] > bars[1][0], "ranks 1 and 2 are not told apart"
+    assert bars[0][1] < bars[2][0], "ranks 1 and 3 are"
 
 
 def test_a_diagram_of_too_few_methods_is_refused() -> None:
     rows = made_up_rows()
-    with pytest.raises(UserError, match=r"must have 3 methods with all 20 splits of all datasets, received 2"):
-        figures.critical_difference(rows[rows.method.isin(["mdn", "ngboost"])], "nll_y")
+    few = Comparison(rows[rows.method.isin(["mdn", "ngboost"])])
+    with pytest.raises(
+        UserError, match=r"must have 3 methods with all splits of 2 or more datasets, received 2 methods"
+    ):
+        across.critical_difference(few, "nll_y")
 
 
 def test_pit_histograms_add_the_counts_of_all_splits() -> None:
@@ -230,10 +235,10 @@ def test_pit_histograms_add_the_counts_of_all_splits() -> None:
     rows["pit_counts"] = [[row, 1, 2, 1] for row in range(len(rows))]
     mine = rows[(rows.method == "mdn") & (rows.dataset == "boston")]
     expected = np.array([mine.index.to_series().sum(), 20, 40, 20])
-    counts = comparison.pit_counts(rows, "mdn", "boston")
+    counts = Comparison(rows).pit_counts("mdn", "boston")
     assert counts is not None
     assert counts.tolist() == expected.tolist()
-    assert comparison.pit_counts(made_up_rows(), "mdn", "boston") is None
-    figure = figures.pit_histograms(rows, "mdn")
-    heights = [bar.get_height() for bar in figure.axes[0].patches if bar.get_width() == 0.25]
+    assert Comparison(made_up_rows()).pit_counts("mdn", "boston") is None
+    figure = across.pit_histograms(Comparison(rows), "mdn")
+    heights = [bar.get_height() for bar in figure.axes[0].patches if bar.get_width() == 0.92 * 0.25]
     assert heights == pytest.approx((4 * expected / expected.sum()).tolist())

@@ -67,7 +67,9 @@ def test_an_import_that_points_up_is_found() -> None:
     assert upward("data", ["anchormoe.data.catalogue", "anchormoe.errors"]) == []
 
 
-@pytest.mark.parametrize("module", ["report.tables", "report.check", "report.comparison", "report.summary", "cli"])
+@pytest.mark.parametrize(
+    "module", ["report.tables", "report.check", "report.comparison", "report.summary", "report.html.page", "cli"]
+)
 def test_reading_rows_loads_nothing_heavy(module: str) -> None:
     heavy = ("torch", "numba", "hydra", "xgboost", "sklearn")
     code = f"import sys, anchormoe.{module}; print([name for name in {heavy} if name in sys.modules])"

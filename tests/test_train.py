@@ -123,6 +123,8 @@ def test_both_phases_equal_the_plain_loop_in_float64(router: RouterKind, backend
     selected = select_epoch(model, train, validation, config)
     assert selected.epoch == nlls.index(min(nlls)) + 1
     assert selected.validation_nll == pytest.approx(min(nlls), rel=1e-9)
+    assert selected.validation_nlls == pytest.approx(nlls, rel=1e-9)
+    assert len(selected.objectives) == len(nlls)
     refit(model, both, selected.epoch, config)
     assert_same_weights(model, plain)
     assert torch.equal(model.experts.packed[3], idle)

@@ -12,6 +12,7 @@ Ask it
   Which component matters?         anchormoe-bench dataset=boston ablation=no_router
   Is my regressor better?          anchormoe-bench rank mypackage.MyRegressor
   Which methods lead?              anchormoe-bench tables form=comparison
+  Can I look at it, and send it?   anchormoe-bench report          (one HTML file that needs no network)
   How does it do on my table?      anchormoe-bench dataset=houses  (conf/dataset/houses.yaml names file and target)
   Which data, from where?          anchormoe-bench data
   What exactly is computed?        anchormoe-bench dataset=boston --cfg job
@@ -20,6 +21,8 @@ Commands
   anchormoe-bench [key=value ...]  run splits and show them beside the published ones (the default)
   anchormoe-bench rank CLASS       a regressor of yours on all nine datasets, among all methods (rank --help)
   anchormoe-bench tables           the paper's tables and the comparison, from stored rows (tables --help)
+  anchormoe-bench figures          all figures as SVG and PNG (figures --help)
+  anchormoe-bench report           one HTML file with answers, figures, tables and all rows (report --help)
   anchormoe-bench check            compare stored rows with the published numbers (check --help)
   anchormoe-bench data [fetch]     the datasets: where from, verified, hazards (data --help)
 

@@ -30,9 +30,11 @@ def parse_options(
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that the user asked for, and make its folder."""
+    """Write a file that the user asked for, whole or not at all, and make its folder."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        partial = path.with_name(f"{path.name}.partial")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
     except OSError as error:
         raise UserError(f"output must be a place that can be written to, received {path}: {error.strerror}") from None

@@ -26,6 +26,14 @@ def stored_rows(results_dir: str | None = None, *, beside_shipped: bool = False)
     return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
 
 
+def rows_to_show(results_dir: str | None = None) -> pd.DataFrame:
+    """Return what figures and the report show: all experiments of a named folder, else what tables are made from."""
+    if not results_dir:
+        return stored_rows()
+    (folder,) = _folders(results_dir)
+    return load_results(folder)
+
+
 def table_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """Keep the rows behind the paper's tables."""
     return _of(rows, TABLE_EXPERIMENTS)

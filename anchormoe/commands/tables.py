@@ -9,19 +9,17 @@ from rich.console import Console
 
 from anchormoe.commands.options import parse_options, write_text
 from anchormoe.commands.rows import comparison_rows, ingredient_rows, stored_rows, table_rows
-from anchormoe.distributions.scores import ranked
-from anchormoe.errors import UserError
 from anchormoe.report import comparison, ingredients, render, tables
 from anchormoe.report.grid import Table
 
 FORMS = (*tables.FORMS, "comparison", "ingredients")
 
 HELP = """anchormoe-bench tables [format=rich|md|csv|tex] [form=all|published|corrected|comparison|ingredients]
-                       [output=FOLDER] [figures=off|on] [results_dir=FOLDER]
+                       [output=FOLDER] [results_dir=FOLDER]
 
 The paper's five tables from stored rows, as published and corrected; the comparison of all methods that were run; what
 each step from the published recipe to the cross-fitted one buys.
-With output= they are written as files, with figures=on the comparison's diagrams too.
+With output= they are written as files.
 Without results_dir= the shipped rows and those of ./results are read, with it that folder alone."""
 
 
@@ -34,14 +32,11 @@ def main(arguments: list[str]) -> int:
             "format": render.FORMATS,
             "form": ("all", *FORMS),
             "output": None,
-            "figures": ("off", "on"),
             "results_dir": None,
         },
     )
     if options is None:
         return 0
-    if options["figures"] == "on" and not options["output"]:
-        raise UserError("figures=on must come with output=FOLDER, received no output=")
     forms = FORMS if options["form"] == "all" else (options["form"],)
     stored, console = stored_rows(options["results_dir"] or None), Console()
     for form in forms:
@@ -52,8 +47,6 @@ def main(arguments: list[str]) -> int:
             _print(built, options["format"], console)
         else:
             _write_tables(built, form, options["format"], Path(options["output"]), console)
-    if options["figures"] == "on":
-        _write_figures(comparison_rows(stored), Path(options["output"]), console)
     return 0
 
 
@@ -79,16 +72,4 @@ def _write_tables(built: list[Table], form: str, wanted: str, folder: Path, cons
     for suffix in suffixes if wanted == "rich" else [wanted]:
         path = folder / f"{form}.{suffix}"
         write_text(path, render.render(built, suffix))
-        console.print(f"wrote {path}", highlight=False)
-
-
-def _write_figures(compared: pd.DataFrame, folder: Path, console: Console) -> None:
-    from anchormoe.report import figures
-
-    figures.require_libraries()
-    drawn = {f"ranks_{metric.name}": figures.critical_difference(compared, metric.name) for metric in ranked()}
-    drawn["pit"] = figures.pit_histograms(compared, "anchormoe_crossfit")
-    for name, figure in drawn.items():
-        path = folder / f"{name}.png"
-        figure.savefig(path, dpi=150)
         console.print(f"wrote {path}", highlight=False)

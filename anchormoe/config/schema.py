@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
@@ -25,6 +26,17 @@ ABLATIONS = ("full", "no_anchor", "no_router", "no_cal")
 TABLE_EXPERIMENTS = ("split_by_split", "tables", "corrected", "comparison", "crossfit")
 STOCK_EXPERIMENTS = (*TABLE_EXPERIMENTS, "ingredients")
 RANKING_EXPERIMENT = "ranking"  # regressors of the user's, to be ranked with the comparison
+
+
+def write_splits(numbers: Sequence[int]) -> str:
+    """Write [1, 2, 3, 7] as "1-3,7", the form that `splits=` takes."""
+    parts: list[list[int]] = []
+    for split in sorted(numbers):
+        if parts and split == parts[-1][-1] + 1:
+            parts[-1].append(split)
+        else:
+            parts.append([split])
+    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
 class SeedRule(Enum):

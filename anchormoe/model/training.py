@@ -9,9 +9,10 @@ compiled kernels (the stock parts on the CPU, much faster for networks of this s
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -65,6 +66,9 @@ class SelectedEpoch:
     epoch: int  # counted from 1
     validation_nll: float
     longest_wait: int = 0  # epochs from one best to the next, at most; any patience above it selects the same epoch
+    # For every epoch of phase 1: the objective on the training rows, and the validation NLL after it.
+    objectives: tuple[float, ...] = field(default=(), compare=False, repr=False)
+    validation_nlls: tuple[float, ...] = field(default=(), compare=False, repr=False)
 
 
 class TrainingDiverged(RuntimeError):
@@ -90,11 +94,13 @@ def select_epoch(model: AnchorMoE, train: Batch, validation: Batch, config: Trai
     phase = Phase(model, config)
     best = SelectedEpoch(epoch=0, validation_nll=math.inf)
     best_weights = None
+    objectives, nlls = [], []
     for epoch in range(1, num_epochs(config, len(train.y)) + 1):
         model.temperature = temperature(config, epoch - 1)
-        phase.run_epoch(train, epoch)
+        objectives.append(phase.run_epoch(train, epoch))
         model.temperature = temperature(config, epoch)
         nll = phase.steps.mean_nll(validation)
+        nlls.append(nll)
         if nll < best.validation_nll:
             best = SelectedEpoch(epoch, nll, max(best.longest_wait, epoch - best.epoch))
             best_weights = phase.steps.weights()
@@ -103,7 +109,7 @@ def select_epoch(model: AnchorMoE, train: Batch, validation: Batch, config: Trai
     if best_weights is None:
         raise TrainingDiverged(f"no finite validation NLL in {config.epochs} epochs")
     phase.finish(best_weights)
-    return best
+    return dataclasses.replace(best, objectives=tuple(objectives), validation_nlls=tuple(nlls))
 
 
 def refit(model: AnchorMoE, train: Batch, epochs: int, config: TrainingSettings) -> None:

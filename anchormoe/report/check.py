@@ -16,7 +16,7 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from anchormoe.config.schema import ABLATIONS, NUM_SPLITS
+from anchormoe.config.schema import ABLATIONS, NUM_SPLITS, write_splits
 from anchormoe.distributions.scores import METRICS, Metric
 from anchormoe.report import check_rule, published
 from anchormoe.report.cells import Run, StoredRuns
@@ -156,7 +156,7 @@ def _judge(run: Run | None, dataset: str, ablation: str, metric: Metric, require
         verdict = MISSING
         present = run.splits if run is not None and num_splits else ()
         absent = [split for split in range(1, NUM_SPLITS + 1) if split not in present]
-        notes.insert(0, f"no finished row for split {_ranges(absent)}")
+        notes.insert(0, f"no finished row for split {write_splits(absent).replace(',', ', ')}")
     elif evidence:
         verdict = EXCEPTION
         notes = [f"not judged: {evidence}"]
@@ -238,14 +238,3 @@ def _provenance_notes(run: Run | None, dataset: str, ablation: str, metric: str)
         if entry.dataset == dataset and ablation in entry.columns and same_metric and entry.paper_contradicts_notebook:
             notes.append(f"the paper differs from the notebook, which is what counts here: {entry.text}")
     return notes
-
-
-def _ranges(splits: Sequence[int]) -> str:
-    """Write [1, 2, 3, 7] as "1-3, 7"."""
-    parts: list[list[int]] = []
-    for split in splits:
-        if parts and split == parts[-1][-1] + 1:
-            parts[-1].append(split)
-        else:
-            parts.append([split])
-    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)

@@ -52,13 +52,21 @@ _RUN_BY_THE_AUTHORS = {"ngboost_authors": "ngboost_{dataset}", "rff_krr": "{data
 class Comparison:
     """The runs of all methods on some datasets, from which the tables are made."""
 
-    def __init__(self, rows: pd.DataFrame, *, seed: int = 1, datasets: Sequence[str] = published.DATASETS) -> None:
+    def __init__(
+        self,
+        rows: pd.DataFrame,
+        *,
+        seed: int = 1,
+        datasets: Sequence[str] = published.DATASETS,
+        protocol: str = "clean",
+        num_splits: int = NUM_SPLITS,
+    ) -> None:
         stored = StoredRuns(rows)
-        self.seed, self.datasets = seed, tuple(datasets)
+        self.seed, self.datasets, self.num_splits = seed, tuple(datasets), num_splits
         self.runs: dict[tuple[str, str], Run] = {}
         for method in dict.fromkeys((*METHODS, *stored.methods)):
             for dataset in self.datasets:
-                run = stored.choose(dataset=dataset, ablation="full", protocol="clean", seed=seed, method=method)
+                run = stored.choose(dataset=dataset, ablation="full", protocol=protocol, seed=seed, method=method)
                 if run is not None:
                     self.runs[method, dataset] = run
         self.methods = list(dict.fromkeys(method for method, _ in self.runs))
@@ -87,9 +95,15 @@ class Comparison:
         complete = {
             method: [float(np.mean(values)) for values in columns]
             for method, columns in by_method.items()
-            if all(len(values) == NUM_SPLITS for values in columns)
+            if all(len(values) == self.num_splits for values in columns)
         }
         return pd.DataFrame(complete, index=list(self.datasets))
+
+    def pit_counts(self, method: str, dataset: str) -> np.ndarray | None:
+        """Add up the PIT counts of all splits; None if no row holds any, as older rows do not."""
+        run = self.runs.get((method, dataset))
+        counts = [] if run is None else [value for value in run.column("pit_counts") if isinstance(value, list)]
+        return np.sum(counts, axis=0) if counts else None
 
     def cell(self, metric: Metric, method: str, dataset: str) -> Cell:
         """Return mean ± SE of a method on a dataset; it is ranked if all splits are there."""
@@ -134,13 +148,6 @@ def means(
 ) -> pd.DataFrame:
     """Return means over splits: a row per dataset, a column per method that has all 20 splits of all datasets."""
     return Comparison(rows, seed=seed, datasets=datasets).means(metric)
-
-
-def pit_counts(rows: pd.DataFrame, method: str, dataset: str, *, seed: int = 1) -> np.ndarray | None:
-    """Add up the PIT counts of all splits; None if no row holds any, as older rows do not."""
-    run = Comparison(rows, seed=seed, datasets=(dataset,)).runs.get((method, dataset))
-    counts = [] if run is None else [value for value in run.column("pit_counts") if isinstance(value, list)]
-    return np.sum(counts, axis=0) if counts else None
 
 
 def heading(method: str) -> str:

@@ -32,6 +32,8 @@ class PublishedRun:
     nll_z: tuple[float, ...]
     stages: tuple[int, ...] | None  # number of boosting stages the anchor selected; printed by the full runs only
     epochs: tuple[int, ...] | None
+    r2: tuple[float, ...] | None  # printed by the runs without router and without calibration
+    num_rows: int | None  # as printed
 
     def values(self, metric: str) -> tuple[float, ...]:
         """Return the 20 values of `rmse` or `nll_z`."""
@@ -116,6 +118,23 @@ def nll_in_original_units(run_name: str, dataset: str) -> Value | None:
     return None if value is None else (value[0], value[1])
 
 
+def unit_differences() -> dict[str, tuple[float, float]]:
+    """Return the NLL of Anchor-MoE minus NGBoost's per dataset: as printed, and both in original units.
+
+    Where the paper prints something else than NGBoost's NLL, the second takes the value of a reprint.
+    """
+    quoted = _load("in_print.json")["ngboost_nll"]
+    differences = {}
+    for dataset in DATASETS:
+        ours, theirs = (paper_cell("nll", dataset, name) for name in ("full", "ngboost"))
+        converted = nll_in_original_units(notebook("full", dataset).run_name, dataset)
+        assert ours is not None
+        assert theirs is not None
+        assert converted is not None
+        differences[dataset] = (ours[0] - theirs[0], converted[0] - float(quoted[dataset].split()[0]))
+    return differences
+
+
 @functools.cache
 def discrepancies() -> tuple[Discrepancy, ...]:
     """Return where the paper's tables, its text and the notebooks disagree, in a fixed order."""
@@ -127,13 +146,15 @@ def discrepancies() -> tuple[Discrepancy, ...]:
 
 
 def _run(name: str, facts: dict[str, Any]) -> PublishedRun:
-    stages, epochs = facts.get("gbdt_best_iter"), facts.get("moe_best_epoch")
+    stages, epochs, r2 = (facts.get(key) for key in ("gbdt_best_iter", "moe_best_epoch", "r2"))
     return PublishedRun(
         run_name=name,
         rmse=tuple(facts["rmse"]),
         nll_z=tuple(facts["nll_z"]),
         stages=None if stages is None else tuple(stages),
         epochs=None if epochs is None else tuple(epochs),
+        r2=None if r2 is None else tuple(r2),
+        num_rows=facts.get("printed_x_shape", [None])[0],
     )
 
 
