@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from anchormoe.estimator.experts import suggest_num_experts
+    from anchormoe.estimator.regressor import AnchorMoERegressor
+
 __version__ = "0.2.0"
-__all__ = ["load_results", "run"]
+__all__ = ["AnchorMoERegressor", "load_results", "run", "suggest_num_experts"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the regressor and its tools when they are first asked for: torch is heavy, and most commands need none."""
+    if name == "AnchorMoERegressor":
+        from anchormoe.estimator.regressor import AnchorMoERegressor
+
+        return AnchorMoERegressor
+    if name == "suggest_num_experts":
+        from anchormoe.estimator.experts import suggest_num_experts
+
+        return suggest_num_experts
+    raise AttributeError(f"module 'anchormoe' has no attribute {name!r}")
 
 
 def run(*overrides: str, **settings: object) -> pd.DataFrame:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from anchormoe import __version__
+from anchormoe.arithmetic import use_portable_arithmetic
 from anchormoe.errors import UserError
 
 COMMANDS = ("run", "rank", "tables", "figures", "report", "check", "data")
@@ -58,6 +59,7 @@ def _completion(words: list[str]) -> int:
 def program() -> int:
     """Run as the console script; SIGTERM, for example from a batch system, is treated like Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    use_portable_arithmetic()
     return main()
 
 

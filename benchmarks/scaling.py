@@ -1,8 +1,11 @@
-"""Measure time and memory against the number of rows, on synthetic data from 1,000 to 1,000,000 rows.
+"""Measure the regressor against the number of rows, on a synthetic table of 20 columns.
 
-    make bench-scaling      writes benchmarks/scaling.md and scaling.png
+    make bench-scaling                              writes benchmarks/scaling.json, scaling.md and scaling.png
+    python benchmarks/scaling.py 1000000            measures one size again
+    python benchmarks/scaling.py protein            all 45,730 rows of Protein: nine tenths to fit, one to score
 
-Each size runs in a process of its own, so that its peak memory is its own.
+AnchorMoERegressor with its defaults and `n_jobs=2`. Each size runs in a process of its own, so that its peak memory is
+its own. Seconds of the processor are those of both threads; they tell a busy machine from a slow fit.
 """
 
 from __future__ import annotations
@@ -12,119 +15,127 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
 
-from anchormoe.model.anchors import exact_trees
-from anchormoe.model.network import initial_model
-from anchormoe.model.settings import InitialWeights, ModelSettings, TrainingSettings
-from anchormoe.model.training import Batch, Phase
+from anchormoe import AnchorMoERegressor
+from anchormoe.data.catalogue import info
+from anchormoe.data.dataset import load
 from anchormoe.running.provenance import peak_memory_mb
-from anchormoe.running.threads import keep_freed_memory, one_thread
 
 HERE = Path(__file__).parent
-SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
-NUM_COLUMNS = 10
-STAGES = 20
-MINI_BATCH = 8192
+STORED = HERE / "scaling.json"
+SIZES = ("1000", "3000", "10000", "30000", "100000", "300000", "1000000")
+NUM_COLUMNS = 20
+NUM_NEW = 100_000
 
 
-def synthetic(num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
+def synthetic(num_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a table with smooth effects, an interaction, an edge, and noise that grows along one column."""
+    rng = np.random.default_rng(seed)
     X = rng.standard_normal((num_rows, NUM_COLUMNS))
-    return X, np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.standard_normal(num_rows)
+    mean = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * np.abs(X[:, 3]) + 0.2 * X[:, 4:8].sum(1)
+    return X, mean + 0.3 * np.exp(0.4 * X[:, 8]) * rng.standard_normal(num_rows)
 
 
-def measure(part: str, num_rows: int) -> dict[str, float]:
-    """Measure the seconds per boosting stage or per epoch, and the growth of the peak memory."""
-    X, y = synthetic(num_rows)
-    with one_thread():
-        keep_freed_memory()
-        warm_up(part)
-        before = peak_memory_mb()
-        if part == "anchor":
-            start = time.perf_counter()
-            exact_trees.fit(X, y, stages=STAGES, learning_rate=0.05, max_depth=3)
-            seconds = (time.perf_counter() - start) / STAGES
-        else:
-            seconds = epoch_seconds(X, y, None if part == "full batch" else MINI_BATCH)
-    return {"seconds": seconds, "memory_mb": peak_memory_mb() - before}
+def table(size: str) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Return the rows to fit and new rows to predict."""
+    if size != "protein":
+        return synthetic(int(size), seed=0), synthetic(NUM_NEW, seed=1)
+    data = load(info("protein"))
+    order = np.random.default_rng(1).permutation(len(data.y))
+    train, test = np.split(order, [round(0.9 * len(order))])
+    return (data.X[train], data.y[train]), (data.X[test], data.y[test])
 
 
-def warm_up(part: str) -> None:
-    X, y = synthetic(100)
-    if part == "anchor":
-        exact_trees.fit(X, y, stages=1, learning_rate=0.05, max_depth=3)
-    else:
-        epoch_seconds(X, y, None)
-
-
-def epoch_seconds(X: np.ndarray, y: np.ndarray, batch_size: int | None) -> float:
-    batch = Batch(*(torch.as_tensor(values, dtype=torch.float32) for values in (X, np.zeros_like(y), y)))
-    model = initial_model(ModelSettings(), input_dim=X.shape[1], seed=1, number=1, initial_weights=InitialWeights.own)
-    phase = Phase(model, TrainingSettings(batch_size=batch_size))
-    repetitions = max(2, 20_000 // len(y))
-    start = time.perf_counter()
-    for epoch in range(1, repetitions + 1):
-        phase.run_epoch(batch, epoch)
-    return (time.perf_counter() - start) / repetitions
-
-
-def main() -> None:
-    results: dict[str, list[dict[str, float]]] = {}
-    for part in ("anchor", "full batch", "mini-batches"):
-        for num_rows in SIZES:
-            command = [sys.executable, __file__, part, str(num_rows)]
-            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            results.setdefault(part, []).append(json.loads(output))
-            print(part, num_rows, output, end="", flush=True)
-    (HERE / "scaling.md").write_text(markdown(results))
-    plot(results)
-
-
-def markdown(results: dict[str, list[dict[str, float]]]) -> str:
-    units = {
-        "anchor": "one boosting stage",
-        "full batch": "one epoch",
-        "mini-batches": f"one epoch of {MINI_BATCH} rows",
+def measure(size: str) -> dict[str, Any]:
+    """Fit and predict one size."""
+    train, (X_new, y_new) = table(size)
+    AnchorMoERegressor(folds=2, random_state=0).fit(*synthetic(100, seed=2))  # compiles
+    model = AnchorMoERegressor(random_state=0, n_jobs=2)
+    start, start_cpu = time.perf_counter(), time.process_time()
+    model.fit(*train)
+    fitted, fitted_cpu = time.perf_counter(), time.process_time()
+    memory = peak_memory_mb()
+    predicted = model.predict_dist(X_new)
+    done = time.perf_counter()
+    return {
+        "rows": len(train[1]),
+        "fit_seconds": fitted - start,
+        "fit_cpu_seconds": fitted_cpu - start_cpu,
+        "memory_gb": memory / 1024,
+        "predict_seconds": done - fitted,
+        "new_rows": len(y_new),
+        "nll": float(-predicted.log_prob(y_new).mean()),
+        "crps": float(predicted.crps(y_new).mean()),
+        "anchors": {member.name: round(member.weight, 3) for member in model.fitted_.anchor.members},
     }
-    lines = ["| rows |" + "".join(f" {part}: {units[part]}, ms per 1,000 rows | memory, MB |" for part in results)]
-    lines.append("|---" * (1 + 2 * len(results)) + "|")
-    for i, num_rows in enumerate(SIZES):
-        cells = [
-            f" {1e6 * values[i]['seconds'] / num_rows:.2f} | {values[i]['memory_mb']:.0f} |"
-            for values in results.values()
-        ]
-        lines.append(f"| {num_rows:,} |" + "".join(cells))
-    text = f"""
-{NUM_COLUMNS} columns, one core. Memory is what the peak of the process grew by beyond the data themselves. Where the
-milliseconds per 1,000 rows stay level, time grows in proportion to the rows.
+
+
+def main(sizes: list[str]) -> None:
+    """Measure sizes, store each as it comes, and write the page from all that are stored."""
+    stored = json.loads(STORED.read_text()) if STORED.exists() else {}
+    for size in sizes:
+        command = [sys.executable, __file__, "--measure", size]
+        stored[size] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        STORED.write_text(json.dumps(stored, indent=1) + "\n")
+        print(size, stored[size], flush=True)
+    measured = [stored[size] for size in SIZES if size in stored]
+    (HERE / "scaling.md").write_text(markdown(measured, stored.get("protein")))
+    plot(measured)
+
+
+def markdown(measured: list[dict[str, Any]], protein: dict[str, Any] | None) -> str:
+    """Write the table with its legend."""
+    lines = [
+        "| rows | fit, s | fit, s per 1,000 rows | processor, s | memory, GB | CRPS | predict 100,000 rows, s |",
+        "|---:|---:|---:|---:|---:|---:|---:|",
+        *(_line(item) for item in measured),
+    ]
+    legend = f"""
+{NUM_COLUMNS} columns, two threads (`n_jobs=2`), defaults otherwise. Memory is the peak of the process, the CRPS that of
+new rows. What changes above 50,000 rows:
+[docs/regressor.md](../docs/regressor.md#large-tables).
 
 ![Seconds and memory against rows](scaling.png)
 """
-    return "\n".join(lines) + "\n" + text
+    if protein is not None:
+        legend += f"""
+All rows of Protein, nine tenths to fit ({protein["rows"]:,} rows): {protein["fit_seconds"]:.0f} s
+({protein["fit_cpu_seconds"]:.0f} s of the processor), {protein["memory_gb"]:.1f} GB; NLL {protein["nll"]:.3f}, CRPS
+{protein["crps"]:.3f} on the other {protein["new_rows"]:,}.
+"""
+    return "\n".join(lines) + "\n" + legend
 
 
-def plot(results: dict[str, list[dict[str, float]]]) -> None:
+def _line(item: dict[str, Any]) -> str:
+    return (
+        f"| {item['rows']:,} | {item['fit_seconds']:.0f} | {1000 * item['fit_seconds'] / item['rows']:.2f} "
+        f"| {item['fit_cpu_seconds']:.0f} | {item['memory_gb']:.2f} | {item['crps']:.4f} "
+        f"| {item['predict_seconds']:.1f} |"
+    )
+
+
+def plot(measured: list[dict[str, Any]]) -> None:
+    """Draw seconds and memory against rows."""
     from matplotlib.figure import Figure
 
+    rows = np.array([item["rows"] for item in measured])
     figure = Figure(figsize=(9, 3.6), layout="constrained")
-    for axes, key, label in zip(
-        figure.subplots(1, 2), ("seconds", "memory_mb"), ("seconds", "memory, MB"), strict=True
-    ):
-        for part, values in results.items():
-            axes.loglog(SIZES, [value[key] for value in values], "o-", label=part)
-        last = [values[-1][key] for values in results.values()]
-        axes.loglog(SIZES, max(last) * np.array(SIZES) / SIZES[-1], ":", color="grey", label="proportional to rows")
-        axes.set(xlabel="rows", ylabel=f"{label} (log scale)")
+    panels = {"fit_seconds": "seconds to fit", "memory_gb": "peak memory, GB"}
+    for axes, (key, label) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+        values = np.array([item[key] for item in measured])
+        axes.loglog(rows, values, "o-", color="#0072b2")
+        axes.loglog(rows, values[-1] * rows / rows[-1], ":", color="grey", label="in proportion to rows")
+        axes.set(xlabel="rows", ylabel=label)
         axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     figure.savefig(HERE / "scaling.png", dpi=110)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        print(json.dumps(measure(sys.argv[1], int(sys.argv[2]))))
+    if sys.argv[1:2] == ["--measure"]:
+        print(json.dumps(measure(sys.argv[2])))
     else:
-        main()
+        main(sys.argv[1:] or ["protein", *SIZES])

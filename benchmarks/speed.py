@@ -24,6 +24,7 @@ from anchormoe.data.splits import inner_split
 from anchormoe.model.anchors.selection import select_anchor
 from anchormoe.model.paper import PaperAnchorMoE
 from anchormoe.model.settings import Backend
+from anchormoe.model.training_rows import TrainingRows
 from anchormoe.running.evaluate import load_dataset
 from anchormoe.running.tasks import make_task
 from anchormoe.running.threads import keep_freed_memory, one_thread
@@ -79,7 +80,7 @@ def measure(name: str, *, stages: int = STAGES, epochs: int = 400) -> Timing:
     X, y = dataset.X[train], dataset.y[train]
     inner = inner_split(len(y), 1, calibration_fraction=0.125, validation_fraction=0.2)
     anchor_seconds, plain_anchor_seconds = (
-        timed(lambda task=task: select_anchor(task.arguments["anchor"], X, y, inner, seed=1))[0]
+        timed(lambda task=task: select_anchor(task.arguments["anchor"], TrainingRows(X, y), inner, seed=1))[0]
         for task in (ours, plain)
     )
     split_seconds, fitted = timed(lambda: PaperAnchorMoE(**ours.arguments).fit(X, y))

@@ -18,6 +18,7 @@ from anchormoe.errors import UserError
 from anchormoe.model.anchors import exact_trees
 from anchormoe.model.anchors.selection import require_usable, select_anchor
 from anchormoe.model.settings import AnchorKind, AnchorSettings
+from anchormoe.model.training_rows import TrainingRows
 
 STAGES = 60
 SEED = 3
@@ -62,7 +63,7 @@ def anchor_means(
     settings: AnchorSettings, X: np.ndarray, y: np.ndarray, split: SimpleNamespace, *, seed: int
 ) -> SimpleNamespace:
     """Return the means of every fold: TR and VA by phase 1's anchor, the others by phase 2's."""
-    anchor = select_anchor(settings, X[split.train], y[split.train], split.inner, seed=seed)
+    anchor = select_anchor(settings, TrainingRows(X[split.train], y[split.train]), split.inner, seed=seed)
     later = {
         fold: anchor.predict(X[getattr(split, fold)]) for fold in ("tv", "cal", "test") if len(getattr(split, fold))
     }

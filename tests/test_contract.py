@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anchormoe import methods
+from anchormoe import AnchorMoERegressor, methods
 from anchormoe.config.compose import jobs
 from anchormoe.distributions.scores import scores
 from anchormoe.rows import Row, identity
-from anchormoe.running.evaluate import load_dataset
+from anchormoe.running.evaluate import evaluate, load_dataset
 from anchormoe.running.store import read
 from anchormoe.running.tasks import Task, make_task
 from anchormoe.running.threads import one_thread
@@ -36,6 +36,17 @@ def _one_thread() -> Iterator[None]:
 def stored_row(task: Task, experiment: str) -> Row:
     rows = {identity(row): row for row in read(RESULTS / experiment / "boston.jsonl")}
     return rows[identity(task.labels)]
+
+
+def test_the_class_used_by_hand_gives_the_harness_its_numbers_bit_for_bit() -> None:
+    (job,) = jobs(["dataset=yacht", "protocol=clean", "method=anchormoe_crossfit"])
+    task = make_task(job.config(), 1)
+    dataset = load_dataset(task)
+    train, test = task.split.rows(len(dataset.y))
+    seed = int(np.random.SeedSequence([1, 1]).generate_state(1)[0])  # of seed 1, split 1
+    model = AnchorMoERegressor(random_state=seed).fit(dataset.X[train], dataset.y[train])
+    row, by_hand = evaluate(task), scores(model.predict_dist(dataset.X[test]), dataset.y[test])
+    assert {name: row[name] for name in by_hand} == by_hand
 
 
 @pytest.mark.parametrize("method", CASES)

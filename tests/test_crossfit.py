@@ -27,6 +27,7 @@ from anchormoe.model.settings import (
     ModelSettings,
     TrainingSettings,
 )
+from anchormoe.model.training_rows import TrainingRows, folds_of
 from anchormoe.running.evaluate import evaluate
 from anchormoe.running.tasks import make_task, require_runnable
 
@@ -53,15 +54,20 @@ def no_network() -> out_of_fold.OutOfFold:
     raise AssertionError("only a stack asks for a network")
 
 
+def anchored(config: AnchorSettings, X: np.ndarray, y: np.ndarray, folds: list[np.ndarray]) -> out_of_fold.OutOfFold:
+    """Fit an anchor out of fold to plain rows."""
+    return out_of_fold.fit(config, out_of_fold.Folds(TrainingRows(X, y), folds, seed=1), network=no_network)
+
+
 @pytest.mark.parametrize("config", [NONE, RIDGE, KERNEL, TREES], ids=lambda config: config.name)
 def test_a_rows_anchor_does_not_depend_on_its_fold(config):
     X, y = ordinary()
-    folds = out_of_fold.folds_of(len(y), 4, seed=1)
+    folds = folds_of(len(y), 4, seed=1)
     changed = y.copy()
     changed[folds[2]] = np.random.default_rng(1).permutation(y[folds[2]])  # the same targets in another order
     if config is TREES:  # held-out rows decide the stage, so there must be only one
         config = dataclasses.replace(config, stages=1)
-    before, after = (out_of_fold.fit(config, X, t, folds, seed=1, network=no_network).mean for t in (y, changed))
+    before, after = (anchored(config, X, t, folds).mean for t in (y, changed))
     if config is NONE:  # the mean of all rows, which changes only in the order of its sum
         np.testing.assert_allclose(after, before, rtol=1e-14, atol=0)
     else:
@@ -71,8 +77,8 @@ def test_a_rows_anchor_does_not_depend_on_its_fold(config):
 
 def test_anchor_of_a_regressor_is_what_the_regressor_predicts():
     X, y = ordinary()
-    folds = out_of_fold.folds_of(len(y), 4, seed=1)
-    found = out_of_fold.fit(RIDGE, X, y, folds, seed=1, network=no_network)
+    folds = folds_of(len(y), 4, seed=1)
+    found = anchored(RIDGE, X, y, folds)
     kept = np.setdiff1d(np.arange(len(y)), folds[3])
     center, scale = y[kept].mean(), y[kept].std()
     model = Ridge().fit(X[kept], (y[kept] - center) / scale)
@@ -85,14 +91,14 @@ def test_folds_share_a_kernel_that_has_seen_none_of_them(least_rows, num_kernels
     """There are as few kernels as leave enough rows to learn from, and one per fold where there are not enough rows."""
     X, y = ordinary()
     config = dataclasses.replace(KERNEL, params={"least_rows": least_rows})
-    folds = out_of_fold.folds_of(len(y), 4, seed=1)
-    found = out_of_fold.fit(config, X, y, folds, seed=1, network=no_network)
+    folds = folds_of(len(y), 4, seed=1)
+    found = anchored(config, X, y, folds)
     kernels = [model.model.kernel for model in found.models]
     assert len({id(kernel) for kernel in kernels}) == num_kernels
     for fold in (0, 3):
         changed = y.copy()
         changed[folds[fold]] = np.random.default_rng(1).permutation(y[folds[fold]])
-        models = out_of_fold.fit(config, X, changed, folds, seed=1, network=no_network).models
+        models = anchored(config, X, changed, folds).models
         same = [np.array_equal(models[k].model.kernel.rates, kernels[k].rates) for k in range(4)]
         assert same[fold]
         assert not all(same)
@@ -100,8 +106,8 @@ def test_folds_share_a_kernel_that_has_seen_none_of_them(least_rows, num_kernels
 
 def test_the_stage_has_the_lowest_error_over_all_held_out_rows():
     X, y = ordinary()
-    folds = out_of_fold.folds_of(len(y), 4, seed=1)
-    found = out_of_fold.fit(TREES, X, y, folds, seed=1, network=no_network)
+    folds = folds_of(len(y), 4, seed=1)
+    found = anchored(TREES, X, y, folds)
     errors = np.zeros(TREES.stages)
     for fold in folds:
         kept = np.setdiff1d(np.arange(len(y)), fold)
@@ -109,15 +115,15 @@ def test_the_stage_has_the_lowest_error_over_all_held_out_rows():
         for stage in range(1, TREES.stages + 1):
             errors[stage - 1] += ((model.predict(X[fold], stages=stage) - y[fold]) ** 2).sum()
     assert found.stage == 1 + int(np.argmin(errors))
-    assert found.rmse(y) == pytest.approx(math.sqrt(errors.min() / len(y)))
+    assert found.rmse(TrainingRows(X, y)) == pytest.approx(math.sqrt(errors.min() / len(y)))
 
 
 def test_a_model_that_stopped_early_stays_as_it_was():
     X, y = ordinary()
-    folds = out_of_fold.folds_of(len(y), 4, seed=1)
+    folds = folds_of(len(y), 4, seed=1)
     params = {"eta": 0.5, "max_depth": 3, "early_stopping_rounds": 3}
     config = AnchorSettings("xgboost", AnchorKind.xgboost, stages=200, params=params)
-    found = out_of_fold.fit(config, X, y, folds, seed=1, network=no_network)
+    found = anchored(config, X, y, folds)
     lengths = [len(model.model.staged_rmse()) for model in found.models]
     assert max(lengths) < 200
     assert len(set(lengths)) > 1
@@ -127,20 +133,20 @@ def test_a_model_that_stopped_early_stays_as_it_was():
 def test_stack_finds_the_weights_of_its_members():
     """The weights are compared with a search over a grid."""
     X, y = ordinary()
-    folds = out_of_fold.folds_of(len(y), 4, seed=1)
+    folds = folds_of(len(y), 4, seed=1)
     members = {
         "trees": {"kind": "trees", "stages": 40, "params": TREES.params},
         "ridge": {"kind": "sklearn", "target": RIDGE.target},
         "taken out": None,
     }
     stack = AnchorSettings("stack", AnchorKind.stack, members=members)
-    found = out_of_fold.fit(stack, X, y, folds, seed=1, network=no_network)
-    parts = [out_of_fold.fit(config, X, y, folds, seed=1, network=no_network) for config in (TREES, RIDGE)]
+    found = anchored(stack, X, y, folds)
+    parts = [anchored(config, X, y, folds) for config in (TREES, RIDGE)]
     a, b = (part.mean - y.mean() for part in parts)
     grid = np.linspace(0, 1.5, 151)
     best = min(((y - y.mean() - v * a - w * b) ** 2).mean() for v in grid for w in grid)
-    assert found.rmse(y) == pytest.approx(math.sqrt(best), rel=1e-3)
-    assert found.rmse(y) <= min(part.rmse(y) for part in parts)
+    assert found.rmse(TrainingRows(X, y)) == pytest.approx(math.sqrt(best), rel=1e-3)
+    assert found.rmse(TrainingRows(X, y)) <= min(part.rmse(TrainingRows(X, y)) for part in parts)
     new = np.random.default_rng(5).uniform(-1, 1, (7, 3))
     held_out = np.concatenate([model(X[fold]) for model, fold in zip(found.models, folds, strict=True)])
     assert np.allclose(held_out, found.mean[np.concatenate(folds)])
@@ -154,10 +160,10 @@ def test_a_network_is_not_trained_on_its_fold():
         anchor=NONE,
         train=TrainingSettings(epochs=1, batch_size=16),  # one epoch: nothing to choose
     )
-    fold = out_of_fold.folds_of(len(y), 4, seed=1)[2]
+    fold = folds_of(len(y), 4, seed=1)[2]
     changed = y.copy()
     changed[fold] = np.random.default_rng(1).permutation(y[fold])
-    before, after = (crossfit.fit(settings, X, t, seed=1) for t in (y, changed))
+    before, after = (crossfit.fit(settings, TrainingRows(X, t), seed=1) for t in (y, changed))
     weights = [[m.model.experts.packed[0].detach() for m in fitted.members] for fitted in (before, after)]
     assert torch.equal(weights[0][2], weights[1][2])
     assert not torch.equal(weights[0][0], weights[1][0])
@@ -165,14 +171,14 @@ def test_a_network_is_not_trained_on_its_fold():
 
 def test_held_out_densities_are_in_the_order_of_the_rows():
     X, y = ordinary()
-    fitted = crossfit.fit(SETTINGS, X, y, seed=1)
-    for member, fold in zip(fitted.members, out_of_fold.folds_of(len(y), 4, seed=1), strict=True):
+    fitted = crossfit.fit(SETTINGS, TrainingRows(X, y), seed=1)
+    for member, fold in zip(fitted.members, folds_of(len(y), 4, seed=1), strict=True):
         assert np.allclose(fitted.held_out.means[fold], member.predict(X[fold]).means)
 
 
 def test_members_are_pooled_with_the_spread_they_have_on_average():
     X, y = ordinary()
-    fitted = crossfit.fit(SETTINGS, X, y, seed=1)
+    fitted = crossfit.fit(SETTINGS, TrainingRows(X, y), seed=1)
     new = np.random.default_rng(5).uniform(-1, 1, (7, 3))
     parts = [member.predict(new) for member in fitted.members]
     found = fitted.predict(new)
@@ -194,8 +200,8 @@ def test_members_that_agree_are_pooled_as_they_are(member):
 def test_units_of_the_target_do_not_matter(scale):
     X, y = ordinary()
     new = np.random.default_rng(5).uniform(-1, 1, (7, 3))
-    mixture = crossfit.fit(SETTINGS, X, y * scale, seed=1).predict(new)
-    plain = crossfit.fit(SETTINGS, X, y, seed=1).predict(new)
+    mixture = crossfit.fit(SETTINGS, TrainingRows(X, y * scale), seed=1).predict(new)
+    plain = crossfit.fit(SETTINGS, TrainingRows(X, y), seed=1).predict(new)
     assert np.allclose(mixture.mean / scale, plain.mean, rtol=1e-3)
     assert np.allclose(mixture.std / scale, plain.std, rtol=1e-2)
 
@@ -207,14 +213,14 @@ def test_no_component_is_narrower_than_rounding_of_the_target():
     assert crossfit.rounding_error(grades, anchor_error=0.1) == 0  # predicted better than recorded
     assert crossfit.rounding_error(np.ones(5), anchor_error=0.5) == 0
     settings = dataclasses.replace(SETTINGS, anchor=NONE)
-    narrow = crossfit.fit(settings, X, grades, seed=1).predict(X).scales.min()
+    narrow = crossfit.fit(settings, TrainingRows(X, grades), seed=1).predict(X).scales.min()
     assert narrow >= 1 / math.sqrt(12) * (1 - 1e-6)
 
 
 def test_the_outlier_component_has_one_chance_in_all_rows_and_one():
     y = np.arange(9.0)
     mixture = GaussianMixture.normal(np.array([3.0, 4.0]), 0.01)
-    found = crossfit.with_outlier_component(mixture, y)
+    found = crossfit.with_outlier_component(mixture, crossfit.TargetStatistics.of(y))
     at = np.array([3.005, 70.0])
     density = 0.9 * scipy.stats.norm.pdf(at, [3, 4], 0.01) + 0.1 * scipy.stats.norm.pdf(at, [3, 4], y.std())
     assert np.allclose(found.log_prob(at), np.log(density))
@@ -223,7 +229,7 @@ def test_the_outlier_component_has_one_chance_in_all_rows_and_one():
 
 def test_calibration_maps_the_mean_and_keeps_the_spread():
     X, y = ordinary()
-    fitted = crossfit.fit(SETTINGS, X, y, seed=1)
+    fitted = crossfit.fit(SETTINGS, TrainingRows(X, y), seed=1)
     spread = fitted.held_out.std
     for calibration, weights in ((Calibration.linear, None), (Calibration.weighted, 1 / spread)):
         found = fitted.linear_map(calibration)
@@ -277,6 +283,8 @@ def test_members_of_a_stack_are_checked(members):
 def test_folds():
     assert CrossfitSettings(folds=10, folds_when_large=5).num_folds(2000) == 10
     assert CrossfitSettings(folds=10, folds_when_large=5).num_folds(2001) == 5
+    assert CrossfitSettings(folds=10).num_folds(37) == 9  # at least four rows to a fold
+    assert CrossfitSettings(folds=10).num_folds(5) == 2
     with pytest.raises(UserError, match=r"crossfit.folds must be at least 2, received 1"):
         CrossfitSettings(folds=1)
 
@@ -298,7 +306,8 @@ def test_survives_difficult_data(kind):
     X, y = difficult(kind)
     (job,) = parse([*QUICK, "dataset=yacht"])
     settings = crossfit.Settings(job.crossfit, job.anchor, job.model, job.train)
-    mixture = crossfit.with_outlier_component(crossfit.fit(settings, X, y, seed=1).predict(X[:3]), y)
+    fitted = crossfit.fit(settings, TrainingRows(X, y), seed=1)
+    mixture = crossfit.with_outlier_component(fitted.predict(X[:3]), crossfit.TargetStatistics.of(y))
     for row in range(3):
         means = np.unique(mixture.means[row]).tolist()
         reach = 12 * float(mixture.scales[row].max())

@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "anchormoe"
 
 # commands -> running, report -> methods, config -> model -> distributions, data
 LEVELS = {
+    "arithmetic": 0,
     "errors": 0,
     "rows": 0,
     "paths": 0,
@@ -21,6 +22,7 @@ LEVELS = {
     "distributions": 1,
     "model": 2,
     "config": 3,
+    "estimator": 4,
     "methods": 3,
     "report": 4,
     "running": 4,

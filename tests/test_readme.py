@@ -1,10 +1,11 @@
-"""The README's code runs; its command lines, and those of docs/, are understood and their links lead somewhere."""
+"""The Python code of README and docs/ runs and prints what they say; their command lines are understood."""
 
 import re
 import shlex
 from pathlib import Path
 
 import pytest
+import refresh_outputs
 
 from anchormoe.cli import COMMANDS
 from anchormoe.commands.run import parse
@@ -23,13 +24,32 @@ COMMAND_LINES = sorted(
 )
 
 
-def test_python_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", refresh_outputs.pages(), ids=lambda page: page.name)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})
-    assert (tmp_path / "my_results" / "runs" / "yacht.jsonl").exists()
+    monkeypatch.setenv("COLUMNS", "80")
+    text = page.read_text()
+    assert refresh_outputs.refreshed(text, page.name) == text, "run make docs-outputs"
+    if page.name == "README.md":
+        assert (tmp_path / "my_results" / "runs" / "yacht.jsonl").exists()
+
+
+def test_every_python_block_is_found() -> None:
+    """Blocks are fenced in one way, and each of them is run."""
+    for page in PAGES:
+        text = page.read_text()
+        assert len(refresh_outputs.BLOCK.findall(text)) == len(
+            re.findall(r"(?mi)^ *[`~]{3,} *(?:python|py|pycon)\b", text)
+        )
+    assert {"README.md", "regressor.md"} <= {page.name for page in refresh_outputs.pages()}
+
+
+def test_what_a_block_prints_is_written_below_it() -> None:
+    page = "```python\nnumber = 1\n```\n\n```python\nprint(number + 1)\n```\n\n```text\n3\n```\n\nThe end.\n"
+    assert refresh_outputs.refreshed(page, "page") == page.replace("3", "2")
+    with pytest.raises(ZeroDivisionError) as caught:
+        refresh_outputs.refreshed("A page.\n\n```python\n1 / 0\n```\n", "page")
+    assert caught.traceback[-1].lineno == 3, "the line of the page, counted from 0"
 
 
 @pytest.fixture

@@ -55,6 +55,33 @@ class GaussianMixture(Distribution):
             np.concatenate([part.scales for part in mixtures], axis=1),
         )
 
+    @classmethod
+    def concatenated(cls, parts: Sequence[GaussianMixture]) -> GaussianMixture:
+        """Put the rows of several mixtures one after the other; all must have as many components and the same units."""
+        before = [part.mean_before_calibration for part in parts if part.mean_before_calibration is not None]
+        return replace(
+            parts[0],
+            log_weights=np.concatenate([part.log_weights for part in parts]),
+            means=np.concatenate([part.means for part in parts]),
+            scales=np.concatenate([part.scales for part in parts]),
+            mean_before_calibration=np.concatenate(before) if before else None,
+        )
+
+    def rows(self, index: np.ndarray | slice) -> GaussianMixture:
+        """Return the mixtures of some rows."""
+
+        def some(values: np.ndarray | None) -> np.ndarray | None:
+            return None if values is None else values[index]
+
+        return replace(
+            self,
+            log_weights=self.log_weights[index],
+            means=self.means[index],
+            scales=self.scales[index],
+            reported_mean=some(self.reported_mean),
+            mean_before_calibration=some(self.mean_before_calibration),
+        )
+
     def affine(self, *, scale: float, shift: float) -> GaussianMixture:
         """Return the distribution of scale * Z + shift for scale > 0."""
         return GaussianMixture(self.log_weights, self.means * scale + shift, self.scales * scale)

@@ -38,7 +38,7 @@ class Method:
 
 # In the order of the tables: Anchor-MoE, the other methods of the paper, then those that the paper does not have.
 METHODS = {
-    "anchormoe_crossfit": Method("anchormoe.model.crossfit.CrossfitAnchorMoE", "Anchor-MoE, cross-fitted"),
+    "anchormoe_crossfit": Method("anchormoe.estimator.regressor.AnchorMoERegressor", "Anchor-MoE, cross-fitted"),
     "anchormoe": Method("anchormoe.model.paper.PaperAnchorMoE", "Anchor-MoE"),
     "ngboost": Method("anchormoe.methods.ngboost.NGBoost", "NGBoost", "baselines"),
     "ngboost_authors": Method("anchormoe.methods.ngboost.NGBoost", "NGBoost, over-trained", "baselines"),

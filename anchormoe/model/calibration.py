@@ -18,8 +18,12 @@ class LinearMap:
         return self.slope * mean + self.intercept
 
 
-def fit_linear_map(mean: np.ndarray, y: np.ndarray, spread: np.ndarray | float = 1.0) -> LinearMap:
-    """Fit y to (mean, 1) by least squares, with each row's error in units of its spread."""
+def fit_linear_map(
+    mean: np.ndarray, y: np.ndarray, spread: np.ndarray | float = 1.0, weight: np.ndarray | None = None
+) -> LinearMap:
+    """Fit y to (mean, 1) by least squares, with each row's error in units of its spread, and rows counted by weight."""
+    if weight is not None:
+        spread = spread / np.sqrt(weight)
     design = np.column_stack([mean, np.ones_like(mean)]) / np.reshape(spread, (-1, 1))
     slope, intercept = np.linalg.lstsq(design, y / spread, rcond=None)[0]
     return LinearMap(float(slope), float(intercept))

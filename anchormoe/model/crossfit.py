@@ -21,10 +21,13 @@ import numpy as np
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.model.anchors import out_of_fold
 from anchormoe.model.anchors.fitted import Predict
-from anchormoe.model.anchors.out_of_fold import OutOfFold
+from anchormoe.model.anchors.out_of_fold import Folds, OutOfFold
 from anchormoe.model.anchors.selection import require_usable
 from anchormoe.model.calibration import LinearMap, fit_linear_map
+from anchormoe.model.encoding import EncodedFolds, Encoder, dense_encoder, encode_folds
+from anchormoe.model.held_out import AnchorSummary, HeldOut
 from anchormoe.model.network import AnchorMoE, initial_model
+from anchormoe.model.parallel import ONE_WORKER, Workers
 from anchormoe.model.settings import (
     AnchorKind,
     AnchorMode,
@@ -37,6 +40,9 @@ from anchormoe.model.settings import (
 )
 from anchormoe.model.standardise import Scaling
 from anchormoe.model.training import SelectedEpoch, predict, select_epoch
+from anchormoe.model.training_rows import TrainingRows, folds_of
+
+BLOCK_ROWS = 8192  # rows that are predicted at a time
 
 
 class CrossfitAnchorMoE:
@@ -69,29 +75,85 @@ class CrossfitAnchorMoE:
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Fit to rows X (N, I) and targets y (N,)."""
+        return self.fit_rows(TrainingRows(X, y))
+
+    def fit_rows(self, rows: TrainingRows, workers: Workers = ONE_WORKER) -> Self:
+        """Fit to rows that may have weights, categories and gaps, several folds at a time."""
         settings = Settings(
             self.crossfit, self.anchor, self.model, self.train, self.anchor_column, self.initial_weights
         )
-        self.fitted_ = fit(settings, X, y, seed=self.random_state)
-        self.linear_map_ = self.fitted_.linear_map(self.calibration)
-        selected = [member.selected for member in self.fitted_.members]
-        self.diagnostics_: dict[str, Any] = {
+        fitted = fit(settings, rows, seed=self.random_state, workers=workers)
+        linear_map = fitted.linear_map(self.calibration)
+        target = TargetStatistics.of(rows.y)
+        held_out = finished(fitted.held_out, linear_map, target)
+        self.fitted_ = FittedCrossfit(
+            fitted.members, linear_map, target, fitted.anchor, HeldOut.of(held_out, rows, self.random_state)
+        )
+        return self
+
+    @property
+    def diagnostics_(self) -> dict[str, Any]:
+        """Return facts about the fit for the row: the mean epoch, the longest wait, the calibration."""
+        selected, linear_map = [member.selected for member in self.fitted_.members], self.fitted_.linear_map
+        return {
             "anchor_stage": None,
             "epoch": round(np.mean([one.epoch for one in selected])),
             "longest_wait": max(one.longest_wait for one in selected),
-            "calibration_a": None if self.linear_map_ is None else self.linear_map_.slope,
-            "calibration_b": None if self.linear_map_ is None else self.linear_map_.intercept,
+            "calibration_a": None if linear_map is None else linear_map.slope,
+            "calibration_b": None if linear_map is None else linear_map.intercept,
         }
-        return self
 
     def predict_dist(self, X: np.ndarray) -> GaussianMixture:
         """Predict calibrated densities of rows, with a component for rows unlike all others."""
-        raw = self.fitted_.predict(X)
-        mixture = raw if self.linear_map_ is None else calibrated(raw, self.linear_map_)
-        mixture = with_outlier_component(mixture, self.fitted_.y)
-        center, scale = float(self.fitted_.y.mean()), float(self.fitted_.y.std()) + 1e-8
-        standard = mixture.affine(scale=1 / scale, shift=-center / scale)
-        return dataclasses.replace(standard, center=center, scale=scale, mean_before_calibration=raw.mean)
+        return self.fitted_.predict_dist(X)
+
+
+@dataclass(frozen=True)
+class FittedCrossfit:
+    """Everything that a fitted regressor predicts with, and its honest estimate of how good it is."""
+
+    members: tuple[Member, ...]
+    linear_map: LinearMap | None
+    target: TargetStatistics
+    anchor: AnchorSummary
+    held_out: HeldOut
+
+    @property
+    def networks(self) -> tuple[Member, ...]:
+        """Return the networks with their encoders and scalings."""
+        return self.members
+
+    def predict_dist(self, X: np.ndarray, workers: Workers = ONE_WORKER) -> GaussianMixture:
+        """Predict calibrated densities of rows, in blocks that bound the memory, several of them at a time."""
+
+        def predict_block(rows: np.ndarray) -> GaussianMixture:
+            return finished(pooled([member.predict(rows) for member in self.members]), self.linear_map, self.target)
+
+        blocks = [X[first : first + BLOCK_ROWS] for first in range(0, max(len(X), 1), BLOCK_ROWS)]
+        parts = workers.map("rows", predict_block, blocks)
+        return parts[0] if len(parts) == 1 else GaussianMixture.concatenated(parts)
+
+
+def finished(raw: GaussianMixture, linear_map: LinearMap | None, target: TargetStatistics) -> GaussianMixture:
+    """Calibrate densities, add the component for rows unlike all others, and state the units of the target."""
+    mixture = raw if linear_map is None else calibrated(raw, linear_map)
+    mixture = with_outlier_component(mixture, target)
+    center, scale = target.mean, target.std + 1e-8
+    standard = mixture.affine(scale=1 / scale, shift=-center / scale)
+    return dataclasses.replace(standard, center=center, scale=scale, mean_before_calibration=raw.mean)
+
+
+@dataclass(frozen=True)
+class TargetStatistics:
+    """The number of training rows, and the mean and standard deviation of their targets."""
+
+    num_rows: int
+    mean: float
+    std: float
+
+    @classmethod
+    def of(cls, y: np.ndarray) -> TargetStatistics:
+        return cls(len(y), float(y.mean()), float(y.std()))
 
 
 @dataclass(frozen=True)
@@ -111,13 +173,14 @@ class Member:
     """A network with the anchor and the units it was trained with."""
 
     anchor: Predict
+    encoder: Encoder
     model: AnchorMoE
     scaling: Scaling
     selected: SelectedEpoch
 
     def predict(self, X: np.ndarray) -> GaussianMixture:
         """Predict densities in original units."""
-        batch = self.scaling.batch(X, np.zeros(len(X)), self.anchor(X))
+        batch = self.scaling.batch(self.encoder(X), np.zeros(len(X)), self.anchor(X))
         mixture = predict(self.model, batch).float64()
         return mixture.affine(scale=self.scaling.y_std, shift=self.scaling.y_mean)
 
@@ -128,7 +191,8 @@ class CrossFit:
 
     members: tuple[Member, ...]
     held_out: GaussianMixture
-    y: np.ndarray
+    rows: TrainingRows
+    anchor: AnchorSummary
 
     def predict(self, X: np.ndarray) -> GaussianMixture:
         """Predict one mixture of all members, in original units and not calibrated."""
@@ -143,7 +207,7 @@ class CrossFit:
         if calibration is Calibration.none:
             return None
         spread = np.sqrt(self.held_out.variance) if calibration is Calibration.weighted else 1.0
-        return fit_linear_map(self.held_out.mean, self.y, spread)
+        return fit_linear_map(self.held_out.mean, self.rows.y, spread, self.rows.weight)
 
 
 def pooled(parts: Sequence[GaussianMixture]) -> GaussianMixture:
@@ -169,35 +233,44 @@ def calibrated(mixture: GaussianMixture, linear_map: LinearMap) -> GaussianMixtu
     return dataclasses.replace(mixture, means=mixture.means + (linear_map(mean) - mean)[:, None])
 
 
-def with_outlier_component(mixture: GaussianMixture, y: np.ndarray) -> GaussianMixture:
+def with_outlier_component(mixture: GaussianMixture, target: TargetStatistics) -> GaussianMixture:
     """Add a wide component of weight 1 / (N + 1), for a row unlike all N before it.
 
     The weight is the probability of such a row by the rule of succession, and the width is the spread of all targets.
     Without it, one odd row in a thousand (Energy has one) outweighs all others in a mean log score.
     """
-    chance = 1 / (len(y) + 1)
-    wide = GaussianMixture.normal(mixture.mean, float(y.std()) or 1e-8)
+    chance = 1 / (target.num_rows + 1)
+    wide = GaussianMixture.normal(mixture.mean, target.std or 1e-8)
     return GaussianMixture.average([mixture, wide], [1 - chance, chance])
 
 
-def fit(settings: Settings, X: np.ndarray, y: np.ndarray, *, seed: int) -> CrossFit:
+def fit(settings: Settings, rows: TrainingRows, *, seed: int, workers: Workers = ONE_WORKER) -> CrossFit:
     """Fit the out-of-fold anchor, then a network per fold."""
-    folds = out_of_fold.folds_of(len(y), settings.crossfit.num_folds(len(y)), seed=seed)
+    folds = Folds(rows, folds_of(len(rows), settings.crossfit.num_folds(len(rows)), seed=seed), seed, workers)
+    encoded = encode_folds(dense_encoder, rows, folds.held_out)
 
     def network() -> OutOfFold:
         """Fit the recipe itself without an anchor, as a point regressor."""
         none = AnchorSettings(name="none", kind=AnchorKind.none)
         free = dataclasses.replace(settings.model, anchor_mode=AnchorMode.free)
-        fitted = fit(dataclasses.replace(settings, anchor=none, model=free), X, y, seed=seed)
-        return OutOfFold(fitted.held_out.mean, tuple(_MeanOf(member) for member in fitted.members))
+        constant = out_of_fold.fit(none, folds, network=network)
+        members = _members(dataclasses.replace(settings, anchor=none, model=free), folds, encoded, constant, "network")
+        return OutOfFold(_held_out(members, folds).mean, tuple(MeanOf(member) for member in members))
 
-    anchor = out_of_fold.fit(settings.anchor, X, y, folds, seed=seed, network=network)
-    members = _members(settings, X, y, folds, anchor, seed)
-    return CrossFit(members, _held_out(members, X, folds), y)
+    anchor = out_of_fold.fit(settings.anchor, folds, network=network)
+    members = _members(settings, folds, encoded, anchor, "experts")
+    summary = AnchorSummary(settings.anchor.name, anchor.rmse(rows), anchor.stage, anchor.members)
+    return CrossFit(members, _held_out(members, folds), rows, summary)
+
+
+def num_pieces(settings: AnchorSettings, num_folds: int) -> int:
+    """Return the number of pieces of work that a fit reports: the models of all anchors, and the networks."""
+    anchors = settings.stack_members() if settings.kind is AnchorKind.stack else [settings]
+    return num_folds * (1 + sum(anchor.kind is not AnchorKind.none for anchor in anchors))
 
 
 @dataclass(frozen=True)
-class _MeanOf:
+class MeanOf:
     """A member as a point regressor."""
 
     member: Member
@@ -207,28 +280,33 @@ class _MeanOf:
 
 
 def _members(
-    settings: Settings, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], anchor: OutOfFold, seed: int
+    settings: Settings, folds: Folds, encoded: EncodedFolds, anchor: OutOfFold, title: str
 ) -> tuple[Member, ...]:
-    unit = anchor.rmse(y) or 1e-8  # zero for a target that never varies
-    scaling = Scaling.of_rows(X, y, anchor.mean, anchor_column=settings.anchor_column, unit=unit)
-    sigma_min = max(settings.model.sigma_min, rounding_error(y, unit) / unit)
+    rows = encoded.rows
+    unit = anchor.rmse(rows) or 1e-8  # zero for a target that never varies
+    scaling = Scaling.of_rows(rows.X, rows.y, anchor.mean, anchor_column=settings.anchor_column, unit=unit)
+    scaling = scaling.limited(rows.X, anchor.mean)
+    sigma_min = max(settings.model.sigma_min, rounding_error(rows.y, unit) / unit)
     model_settings = dataclasses.replace(
         settings.model, sigma_min=sigma_min, sigma_max=max(settings.model.sigma_max, sigma_min)
     )
-    members = []
-    for number, fold in enumerate(folds):
-        kept = out_of_fold.rows_outside(fold, len(y))
+
+    def member(number: int) -> Member:
         model = initial_model(
             model_settings,
             input_dim=len(scaling.column_mean),
-            seed=int(np.random.SeedSequence([seed, number]).generate_state(1)[0]),
+            seed=int(np.random.SeedSequence([folds.seed, number]).generate_state(1)[0]),
             number=1,
             initial_weights=settings.initial_weights,
+        ).to(settings.train.device)
+        train, held_out = (
+            scaling.batch(part.X, part.y, anchor.mean[index], part.weight)
+            for index, part in ((index, rows[index]) for index in (folds.kept(number), folds.held_out[number]))
         )
-        train, held_out = (scaling.batch(X[rows], y[rows], anchor.mean[rows]) for rows in (kept, fold))
         selected = select_epoch(model, train, held_out, settings.train)
-        members.append(Member(anchor.models[number], model, scaling, selected))
-    return tuple(members)
+        return Member(anchor.models[number], encoded.encoders[number], model, scaling, selected)
+
+    return tuple(folds.workers.map(title, member, range(len(folds))))
 
 
 def rounding_error(y: np.ndarray, anchor_error: float) -> float:
@@ -242,12 +320,6 @@ def rounding_error(y: np.ndarray, anchor_error: float) -> float:
     return error if error < anchor_error else 0.0
 
 
-def _held_out(members: Sequence[Member], X: np.ndarray, folds: Sequence[np.ndarray]) -> GaussianMixture:
-    parts = [member.predict(X[fold]) for member, fold in zip(members, folds, strict=True)]
-    position = np.argsort(np.concatenate(folds))
-    return GaussianMixture(
-        *(
-            np.concatenate([getattr(part, name) for part in parts])[position]
-            for name in ("log_weights", "means", "scales")
-        )
-    )
+def _held_out(members: Sequence[Member], folds: Folds) -> GaussianMixture:
+    parts = [member.predict(folds.rows.X[fold]) for member, fold in zip(members, folds.held_out, strict=True)]
+    return GaussianMixture.concatenated(parts).rows(np.argsort(np.concatenate(folds.held_out)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,8 +13,11 @@ from anchormoe.data.splits import InnerSplit, inner_split
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.model.anchors.selection import SelectedAnchor, require_usable, select_anchor
 from anchormoe.model.calibration import LinearMap, fit_linear_map
+from anchormoe.model.encoding import Encoder, dense_encoder
+from anchormoe.model.held_out import AnchorSummary, HeldOut
 from anchormoe.model.kernels.clock import clock
 from anchormoe.model.network import AnchorMoE, initial_model
+from anchormoe.model.parallel import ONE_WORKER, Workers
 from anchormoe.model.settings import (
     AnchorSettings,
     Calibration,
@@ -24,7 +28,8 @@ from anchormoe.model.settings import (
 )
 from anchormoe.model.sharing import shared
 from anchormoe.model.standardise import Scaling
-from anchormoe.model.training import Batch, SelectedEpoch, predict, refit, select_epoch
+from anchormoe.model.training import SelectedEpoch, predict, refit, select_epoch
+from anchormoe.model.training_rows import TrainingRows
 
 
 class PaperAnchorMoE:
@@ -70,15 +75,22 @@ class PaperAnchorMoE:
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Fit to rows X (N, I) and targets y (N,)."""
+        return self.fit_rows(TrainingRows(X, y))
+
+    def fit_rows(self, rows: TrainingRows, workers: Workers = ONE_WORKER) -> Self:
+        """Fit to rows that may have weights, categories and gaps; there is one network, hence one piece of work."""
+        (fitted,) = workers.map("both phases", self._fit, [rows])
+        return fitted
+
+    def _fit(self, rows: TrainingRows) -> Self:
         inner = inner_split(
-            len(y),
+            len(rows),
             self.inner_seed,
             calibration_fraction=self.calibration_fraction,
             validation_fraction=self.validation_fraction,
         )
-        self.network_: _FittedNetwork = shared(_fit_network)(
-            X,
-            y,
+        network: FittedNetwork = shared(_fit_network)(
+            rows,
             inner,
             self.anchor,
             self.model,
@@ -91,12 +103,17 @@ class PaperAnchorMoE:
             self.random_state,
         )
         start = clock()
-        self.linear_map_: LinearMap | None = None
+        # Without CAL rows the rows of VA are held out: the stage and the epoch were selected on them.
+        judged = rows[inner.cal if len(inner.cal) > 0 else inner.va]
+        raw = network.predict(judged.X)
+        linear_map = None
         if self.calibration is not Calibration.none and len(inner.cal) > 0:
-            held_out = self.network_.predict(X[inner.cal])
-            spread = held_out.std if self.calibration is Calibration.weighted else 1.0
-            self.linear_map_ = fit_linear_map(held_out.mean, y[inner.cal], spread)
-        network, linear_map = self.network_, self.linear_map_
+            spread = raw.std if self.calibration is Calibration.weighted else 1.0
+            linear_map = fit_linear_map(raw.mean, judged.y, spread, judged.weight)
+        held_out = HeldOut.of(finished(raw, linear_map), judged, self.random_state)
+        anchor_rmse = math.sqrt(judged.mean((judged.y - network.anchor.predict(judged.X)) ** 2))
+        anchor = AnchorSummary(self.anchor.name, anchor_rmse, network.anchor.stage, ())
+        self.fitted_ = FittedPaper(network, linear_map, anchor, held_out)
         self.diagnostics_: dict[str, Any] = {
             "anchor_stage": network.anchor.stage,
             "epoch": network.selected.epoch,
@@ -109,34 +126,57 @@ class PaperAnchorMoE:
 
     def predict_dist(self, X: np.ndarray) -> GaussianMixture:
         """Predict densities of rows; calibration maps their reported means and leaves the densities as they are."""
-        mixture = self.network_.predict(X)
-        if self.linear_map_ is None:
-            return mixture
-        mean = mixture.mean
-        return dataclasses.replace(mixture, reported_mean=self.linear_map_(mean), mean_before_calibration=mean)
+        return self.fitted_.predict_dist(X)
 
 
 @dataclass(frozen=True)
-class _FittedNetwork:
+class FittedPaper:
+    """Everything that a fitted regressor predicts with, and its estimate of how good it is."""
+
+    network: FittedNetwork
+    linear_map: LinearMap | None
+    anchor: AnchorSummary
+    held_out: HeldOut
+
+    @property
+    def networks(self) -> tuple[FittedNetwork, ...]:
+        """Return the one network with its encoder and scaling."""
+        return (self.network,)
+
+    def predict_dist(self, X: np.ndarray, workers: Workers = ONE_WORKER) -> GaussianMixture:
+        """Predict densities of rows, all at once: one network needs little memory."""
+        return finished(self.network.predict(X), self.linear_map)
+
+
+def finished(raw: GaussianMixture, linear_map: LinearMap | None) -> GaussianMixture:
+    """Map the reported means, and leave the densities as they are."""
+    if linear_map is None:
+        return raw
+    mean = raw.mean
+    return dataclasses.replace(raw, reported_mean=linear_map(mean), mean_before_calibration=mean)
+
+
+@dataclass(frozen=True)
+class FittedNetwork:
     """An anchor and a network after both phases, with the units of phase 2.
 
     `seconds` is the time of the computation, also for a fit that shares it.
     """
 
     anchor: SelectedAnchor
+    encoder: Encoder
     model: AnchorMoE
     scaling: Scaling
     selected: SelectedEpoch
     seconds: float
 
     def predict(self, X: np.ndarray) -> GaussianMixture:
-        batch = self.scaling.batch(X, np.zeros(len(X)), self.anchor.predict(X))
+        batch = self.scaling.batch(self.encoder(X), np.zeros(len(X)), self.anchor.predict(X))
         return predict(self.model, batch).in_units(self.scaling.y_mean, self.scaling.y_std)
 
 
 def _fit_network(
-    X: np.ndarray,
-    y: np.ndarray,
+    rows: TrainingRows,
     inner: InnerSplit,
     anchor_settings: AnchorSettings,
     model_settings: ModelSettings,
@@ -147,12 +187,14 @@ def _fit_network(
     weight_draws: int,
     inner_seed: int,
     random_state: int,
-) -> _FittedNetwork:
-    anchor, anchor_seconds = shared(_timed_anchor)(anchor_settings, X, y, inner, inner_seed)
+) -> FittedNetwork:
+    anchor, anchor_seconds = shared(_timed_anchor)(anchor_settings, rows, inner, inner_seed)
     start = clock()
-    anchor_tv = anchor.predict(X[inner.tv])
-    phase1 = Scaling.of_rows(X[inner.tr], y[inner.tr], anchor.tr, anchor_column=anchor_column)
-    phase2 = Scaling.of_rows(X[inner.tv], y[inner.tv], anchor_tv, anchor_column=anchor_column)
+    tr, va, tv = (rows[part] for part in (inner.tr, inner.va, inner.tv))
+    anchor_tv = anchor.predict(tv.X)
+    encoder1, encoder2 = (dense_encoder(part, rows) for part in (tr, tv))
+    phase1 = Scaling.of_rows(encoder1(tr.X), tr.y, anchor.tr, anchor_column=anchor_column)
+    phase2 = Scaling.of_rows(encoder2(tv.X), tv.y, anchor_tv, anchor_column=anchor_column)
     if feature_fold is Fold.train:
         phase2 = dataclasses.replace(phase2, column_mean=phase1.column_mean, column_std=phase1.column_std)
     model = initial_model(
@@ -161,19 +203,19 @@ def _fit_network(
         seed=random_state,
         number=weight_draws,
         initial_weights=initial_weights,
-    )
+    ).to(training_settings.device)
     train, validation = (
-        phase1.batch(X[rows], y[rows], means) for rows, means in ((inner.tr, anchor.tr), (inner.va, anchor.va))
+        phase1.batch(encoder1(part.X), part.y, means, part.weight) for part, means in ((tr, anchor.tr), (va, anchor.va))
     )
     selected = select_epoch(model, train, validation, training_settings)
-    both: Batch = phase2.batch(X[inner.tv], y[inner.tv], anchor_tv)
+    both = phase2.batch(encoder2(tv.X), tv.y, anchor_tv, tv.weight)
     refit(model, both, selected.epoch, training_settings)
-    return _FittedNetwork(anchor, model, phase2, selected, anchor_seconds + clock() - start)
+    return FittedNetwork(anchor, encoder2, model, phase2, selected, anchor_seconds + clock() - start)
 
 
 def _timed_anchor(
-    settings: AnchorSettings, X: np.ndarray, y: np.ndarray, inner: InnerSplit, seed: int
+    settings: AnchorSettings, rows: TrainingRows, inner: InnerSplit, seed: int
 ) -> tuple[SelectedAnchor, float]:
     start = clock()
-    anchor = select_anchor(settings, X, y, inner, seed=seed)
+    anchor = select_anchor(settings, rows, inner, seed=seed)
     return anchor, clock() - start

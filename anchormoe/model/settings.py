@@ -152,6 +152,7 @@ class TrainingSettings:
     balance_weight: float = 1e-3
     delta_weight: float = 3e-3
     backend: Backend = Backend.auto
+    device: str = "cpu"  # torch's name of it; the compiled backend is the CPU's
 
     def __post_init__(self) -> None:
         _require_positive("train", self, "epochs", "learning_rate", "clip_norm", "temperature_start", "temperature_end")
@@ -175,16 +176,17 @@ class AnchorSettings:
     name: str = "xgboost"
     kind: AnchorKind = AnchorKind.xgboost
     target: str | None = None  # import path of a scikit-learn regressor, for kind sklearn
+    regressor: Any = None  # the regressor itself in place of its import path; only from Python
     stages: int = 2000  # largest number of stages of a boosted kind
     params: dict[str, Any] = field(default_factory=dict)
     members: dict[str, Any] = field(default_factory=dict)  # members of a stack: name -> settings; null takes one out
 
     def __post_init__(self) -> None:
         if self.kind is AnchorKind.none:  # an ablation that removes the anchor removes its settings too
-            self.params, self.target, self.stages, self.members = {}, None, 2000, {}
+            self.params, self.target, self.regressor, self.stages, self.members = {}, None, None, 2000, {}
         _require_positive("anchor", self, "stages")
         require(
-            self.kind is not AnchorKind.sklearn or self.target is not None,
+            self.kind is not AnchorKind.sklearn or self.target is not None or self.regressor is not None,
             "anchor.target",
             "the import path of a scikit-learn regressor, e.g. sklearn.linear_model.BayesianRidge",
             self.target,
@@ -222,4 +224,5 @@ class CrossfitSettings:
 
     def num_folds(self, num_rows: int) -> int:
         """Return the number of folds for a table of `num_rows` rows."""
-        return self.folds_when_large if num_rows > self.large_rows else self.folds
+        folds = self.folds_when_large if num_rows > self.large_rows else self.folds
+        return max(2, min(folds, num_rows // 4))  # at least four rows to a fold, on small tables too

@@ -28,15 +28,25 @@ PREDICTION_ROWS = 8192  # the torch backend's block of rows in evaluation; bound
 
 @dataclass(frozen=True)
 class Batch:
-    """Standardised inputs (N, I), z-scored anchor (N) and z-scored target (N), float32."""
+    """Standardised inputs (N, I), z-scored anchor (N) and z-scored target (N), float32.
+
+    The weights of rows (N) have mean 1 over the training rows; None means that all rows count alike.
+    """
 
     x: Tensor
     anchor: Tensor
     y: Tensor
+    weight: Tensor | None = None
+
+    @property
+    def weights(self) -> Tensor:
+        """Return the weight of every row (N)."""
+        return torch.ones_like(self.y) if self.weight is None else self.weight
 
     def rows(self, index: Tensor | slice) -> Batch:
         """Return some of the rows."""
-        return Batch(self.x[index], self.anchor[index], self.y[index])
+        weight = None if self.weight is None else self.weight[index]
+        return Batch(self.x[index], self.anchor[index], self.y[index], weight)
 
     def blocks(self, size: int) -> Iterator[Batch]:
         """Yield all rows in order, at most `size` at a time; one empty block if there are none."""
@@ -45,7 +55,8 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on a device."""
-        return Batch(self.x.to(device), self.anchor.to(device), self.y.to(device))
+        weight = None if self.weight is None else self.weight.to(device)
+        return Batch(self.x.to(device), self.anchor.to(device), self.y.to(device), weight)
 
 
 @dataclass(frozen=True)
@@ -135,7 +146,7 @@ class Phase:
 class Objective(NamedTuple):
     """The function that the steps of an epoch minimise, in either backend.
 
-    mean score (-log p(y), or the CRPS)
+    mean score (-log p(y), or the CRPS) times the row's weight
     + delta_weight mean_njc Delta_njc^2   (over all K experts; those that a row did not choose count as 0)
     + entropy_weight mean_n sum_j p_nj log p_nj
     + balance_weight sum_j (mean_n p_nj - 1/K)^2
@@ -154,7 +165,7 @@ class Objective(NamedTuple):
         gates = model.gates(batch.x)
         outputs = model.experts(batch.x, gates.chosen_NJ)
         mixture = model.mixture(gates, outputs, batch.anchor)
-        value = (mixture.crps(batch.y) if self.use_crps else -mixture.log_prob(batch.y)).mean()
+        value = (batch.weights * (mixture.crps(batch.y) if self.use_crps else -mixture.log_prob(batch.y))).mean()
         if self.delta_weight > 0:
             share = model.config.top_k / model.config.num_experts  # of the experts that a row chose
             value = value + self.delta_weight * share * outputs.delta_NJC.square().mean()
@@ -224,9 +235,11 @@ class TorchSteps:
     def mean_nll(self, batch: Batch) -> float:
         self.model.eval()
         with torch.no_grad():
-            blocks = batch.to(self.device).blocks(PREDICTION_ROWS)
-            total = sum(-self.model(rows.x, rows.anchor).log_prob(rows.y).sum().item() for rows in blocks)
-        return total / len(batch.y)
+            total = sum(
+                -(rows.weights * self.model(rows.x, rows.anchor).log_prob(rows.y)).sum().item()
+                for rows in batch.to(self.device).blocks(PREDICTION_ROWS)
+            )
+        return total / batch.weights.sum().item()
 
     def weights(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self.model.state_dict().items()}

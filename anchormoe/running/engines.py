@@ -18,6 +18,8 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from anchormoe.arithmetic import is_portable, portable_children
+
 _PATIENCE = 10.0  # seconds that a worker has to exit
 
 
@@ -35,8 +37,8 @@ class Engine(Executor):
 
 
 def local_engine(workers: int) -> Engine:
-    """Return the engine of this machine: this process for one worker, else processes of one thread each."""
-    return InProcess() if workers == 1 else LocalProcesses(workers)
+    """Return the engine of this machine: processes of one thread each, for one worker this process if it will do."""
+    return InProcess() if workers == 1 and is_portable() else LocalProcesses(workers)
 
 
 class InProcess(Engine):
@@ -101,7 +103,7 @@ class LocalProcesses(Engine):
                 future, function, arguments, named = self._waiting.popleft()
                 worker = self._idle.pop()
                 try:
-                    with _main_left_out(), _interrupts_held_back():
+                    with _main_left_out(), _interrupts_held_back(), portable_children():
                         inner = worker.submit(function, *arguments, **named)
                 except BrokenProcessPool:  # the worker died while it was idle
                     worker.shutdown(wait=False)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from anchormoe import __version__
+from anchormoe.arithmetic import is_portable
 
 _LIBRARIES = (
     *("numpy", "scipy", "numba", "scikit-learn", "torch", "xgboost"),
@@ -28,6 +29,7 @@ def environment() -> dict[str, Any]:
         "code_dirty": dirty,
         "versions": {"python": platform.python_version(), **_library_versions()},
         "cpu": _cpu_model(),
+        "portable_arithmetic": is_portable(),
     }
 
 

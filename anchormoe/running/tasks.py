@@ -98,13 +98,16 @@ def _paper_arguments(config: Config, split: int) -> dict[str, Any]:
 
 def _crossfit_arguments(config: Config, split: int) -> dict[str, Any]:
     return {
+        "recipe": "crossfit",
         "anchor": config.anchor,
-        "model": config.model,
-        "train": config.train,
-        "crossfit": config.crossfit,
+        "network": config.model,
+        "training": config.train,
+        "folds": config.crossfit,
         "calibration": config.calibration,
-        "anchor_column": config.rules.anchor_column,
-        "initial_weights": config.rules.initial_weights,
+        "recipe_parameters": {
+            "anchor_column": config.rules.anchor_column,
+            "initial_weights": config.rules.initial_weights,
+        },
         "random_state": int(np.random.SeedSequence([config.seed, split]).generate_state(1)[0]),
     }
 

@@ -31,13 +31,16 @@ class BoostedTrees:
     def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
         return self._staged(X, np.zeros(len(X)), stages)[1]
 
-    def staged_rmse(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return the RMSE after each stage."""
-        return self._staged(X, y, len(self.leaf))[0]
+    def staged_rmse(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+        """Return the RMSE after each stage, of rows that count by their weights if these are given."""
+        return self._staged(X, y, len(self.leaf), weight)[0]
 
-    def _staged(self, X: np.ndarray, y: np.ndarray, stages: int) -> tuple[np.ndarray, np.ndarray]:
+    def _staged(
+        self, X: np.ndarray, y: np.ndarray, stages: int, weight: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         mean = np.full(len(X), self.base)
-        return _staged(np.float32(X), mean, self.feature[:stages], self.threshold[:stages], self.leaf[:stages], y), mean
+        trees = self.feature[:stages], self.threshold[:stages], self.leaf[:stages]
+        return _staged(np.float32(X), mean, *trees, y, _weights(weight, len(y))), mean
 
 
 def fit(
@@ -49,32 +52,40 @@ def fit(
     max_depth: int,
     validation: tuple[np.ndarray, np.ndarray] | None = None,
     early_stopping_rounds: int | None = None,
+    weight: np.ndarray | None = None,
+    validation_weight: np.ndarray | None = None,
 ) -> BoostedTrees:
-    """Fit boosted trees.
+    """Fit boosted trees to the rows, which count by their weights if these are given.
 
     With `validation` and `early_stopping_rounds`, fitting stops after that number of stages without a lower error on
     the validation rows.
     """
-    columns = SortedColumns(X)
-    base = float(y.mean())
+    columns = SortedColumns(X, weight)
+    base = float(y.mean() if weight is None else np.average(y, weights=weight))
     residual = y - base
     if validation is None or early_stopping_rounds is None:
         return BoostedTrees(base, *columns.boost(residual, stages, learning_rate, max_depth))
     rows, mean = np.float32(validation[0]), np.full(len(validation[1]), base)
+    counted = _weights(validation_weight, len(mean))
     parts: list[tuple[np.ndarray, ...]] = []
     rmse, best = np.empty(0), 0
     while len(rmse) < stages and len(rmse) - best < early_stopping_rounds:
         more = min(_STAGES_AT_ONCE, stages - len(rmse))
         parts.append(columns.boost(residual, more, learning_rate, max_depth))
-        rmse = np.append(rmse, _staged(rows, mean, *parts[-1], validation[1]))
+        rmse = np.append(rmse, _staged(rows, mean, *parts[-1], validation[1], counted))
         best = 1 + int(np.argmin(rmse))
     return BoostedTrees(base, *(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def _weights(weight: np.ndarray | None, num_rows: int) -> np.ndarray:
+    return np.ones(num_rows) if weight is None else np.asarray(weight, dtype=np.float64)
 
 
 class SortedColumns:
     """The features of the rows to fit, sorted once for any number of trees."""
 
-    def __init__(self, X: np.ndarray) -> None:
+    def __init__(self, X: np.ndarray, weight: np.ndarray | None = None) -> None:
+        self._weight = np.empty(0) if weight is None else np.asarray(weight, dtype=np.float64)
         columns = np.asarray(X, dtype=np.float32).T
         self._kept = _worth_searching(columns)
         self._columns = np.ascontiguousarray(columns[self._kept])
@@ -88,7 +99,9 @@ class SortedColumns:
         self, residual: np.ndarray, stages: int, learning_rate: float, max_depth: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Fit `stages` more trees, subtract them from the residual, and return (feature, threshold, leaf)."""
-        feature, threshold, leaf = _boost(self._columns, self._ascending, residual, stages, learning_rate, max_depth)
+        feature, threshold, leaf = _boost(
+            self._columns, self._ascending, residual, self._weight, stages, learning_rate, max_depth
+        )
         return self._kept[feature], threshold, leaf
 
 
@@ -104,12 +117,13 @@ def _ascending(columns: np.ndarray) -> np.ndarray:
 def _worth_searching(columns: np.ndarray) -> np.ndarray:
     """Return the columns that vary, and of equal ones only the first, which wins their ties (Naval has 13 of 16)."""
     _, first = np.unique(columns, axis=0, return_index=True)
-    kept = np.sort(first[np.ptp(columns[first], axis=1) > 0])
+    kept = np.sort(first[columns[first].min(axis=1) < columns[first].max(axis=1)])
     return kept if len(kept) else np.array([0])
 
 
 @compiled
-def _boost(columns, ascending, residual, stages, learning_rate, max_depth):
+def _boost(columns, ascending, residual, weight, stages, learning_rate, max_depth):
+    """Fit trees to the residual and subtract them from it; an empty `weight` means that all rows count alike."""
     num_columns, num_rows = columns.shape
     num_inner, num_leaves = 2**max_depth - 1, 2**max_depth
     features = np.zeros((stages, num_inner), np.int32)
@@ -120,20 +134,23 @@ def _boost(columns, ascending, residual, stages, learning_rate, max_depth):
         inverse[count] = 1 / count
     node = np.empty(num_rows, np.int16)  # of each row, counted within its level
     total, best = np.empty(num_leaves), np.empty(num_leaves)
+    node_weight, inverse_weight = np.empty(num_leaves), np.empty(num_leaves)
     begin = np.zeros(num_leaves + 1, np.int64)
     by_node = np.empty_like(ascending)  # each column's rows in ascending order within a node, node after node
     spare, left_sum = np.empty(num_rows, np.int64), np.empty(num_rows)
     for stage in range(stages):
         node[:] = 0
         begin[1] = num_rows
-        total[0] = 0.0
+        total[0] = node_weight[0] = 0.0
         for row in range(num_rows):
-            total[0] += residual[row]
+            total[0] += residual[row] * weight[row] if len(weight) else residual[row]
+            node_weight[0] += weight[row] if len(weight) else 1.0
+        inverse_weight[0] = 1 / node_weight[0]
         for level in range(max_depth):
             first, num_nodes = 2**level - 1, 2**level
             feature, threshold = features[stage, first:], thresholds[stage, first:]
             for j in range(num_nodes):
-                best[j] = total[j] ** 2 * inverse[begin[j + 1] - begin[j]] * (1 + 1e-12)  # a gain must exceed rounding
+                best[j] = total[j] ** 2 * inverse_weight[j] * (1 + 1e-12)  # a gain must exceed rounding
             for column in range(num_columns):
                 keys = ascending[column]
                 if level > 0:
@@ -141,14 +158,23 @@ def _boost(columns, ascending, residual, stages, learning_rate, max_depth):
                     for j in range(0, num_nodes, 2):
                         _part(before, keys, node, begin[j], begin[j + 1], begin[j + 2], spare)
                 for j in range(num_nodes):
-                    gain, at = _best_split(keys, residual, begin[j], begin[j + 1], total[j], inverse, best[j], left_sum)
+                    if len(weight):
+                        gain, at = _best_weighted_split(
+                            keys, residual, weight, begin[j], begin[j + 1], total[j], node_weight[j], best[j]
+                        )
+                    else:
+                        gain, at = _best_split(
+                            keys, residual, begin[j], begin[j + 1], total[j], inverse, best[j], left_sum
+                        )
                     if at >= 0:
                         below, above = columns[column, _row(keys[at - 1])], columns[column, _row(keys[at])]
                         best[j], feature[j] = gain, column
                         threshold[j] = np.float64(below) / 2 + np.float64(above) / 2
-            _descend(columns, feature, threshold, residual, node, total, begin, 2 * num_nodes)
+            _descend(columns, feature, threshold, residual, weight, node, total, node_weight, begin, 2 * num_nodes)
+            for j in range(2 * num_nodes):
+                inverse_weight[j] = 1 / node_weight[j] if node_weight[j] > 0 else 0.0
         for leaf in range(num_leaves):
-            leaves[stage, leaf] = learning_rate * total[leaf] * inverse[begin[leaf + 1] - begin[leaf]]
+            leaves[stage, leaf] = learning_rate * total[leaf] * inverse_weight[leaf]
         for row in range(num_rows):
             residual[row] -= leaves[stage, node[row]]
     return features, thresholds, leaves
@@ -160,15 +186,17 @@ def _row(key):
 
 
 @compiled
-def _descend(columns, feature, threshold, residual, node, total, begin, num_nodes):
-    """Move every row one level down, and write the sums of the new nodes' rows and where each node begins."""
+def _descend(columns, feature, threshold, residual, weight, node, total, node_weight, begin, num_nodes):
+    """Move every row one level down, and write the new nodes' sums and weights and where each node begins."""
     total[:num_nodes] = 0.0
+    node_weight[:num_nodes] = 0.0
     begin[: num_nodes + 1] = 0
     for row in range(columns.shape[1]):
         j = node[row]
         j = 2 * j + (columns[feature[j], row] > threshold[j])
         node[row] = j
-        total[j] += residual[row]
+        total[j] += residual[row] * weight[row] if len(weight) else residual[row]
+        node_weight[j] += weight[row] if len(weight) else 1.0
         begin[j + 1] += 1
     for j in range(num_nodes):
         begin[j + 1] += begin[j]
@@ -216,15 +244,32 @@ def _best_split(keys, residual, begin, end, total, inverse, best, left_sum):
 
 
 @compiled
+def _best_weighted_split(keys, residual, weight, begin, end, total, total_weight, best):
+    """Find the same cut where rows have weights: sum_left^2 / weight_left + sum_right^2 / weight_right is largest."""
+    at = -1
+    left_sum, left_weight = 0.0, 0.0
+    for position in range(begin + 1, end):
+        row = _row(keys[position - 1])
+        left_sum += weight[row] * residual[row]
+        left_weight += weight[row]
+        if keys[position] >> 32 != keys[position - 1] >> 32 and 0 < left_weight < total_weight:
+            gain = _gain(left_sum, total, 1 / left_weight, 1 / (total_weight - left_weight))
+            if gain > best:
+                best, at = gain, position
+    return best, at
+
+
+@compiled
 def _gain(left_sum, total, inverse_left, inverse_right):
     right_sum = total - left_sum
     return left_sum**2 * inverse_left + right_sum**2 * inverse_right
 
 
 @compiled
-def _staged(X, mean, features, thresholds, leaves, y):
-    """Add all stages to the mean and return the RMSE against y after each of them."""
+def _staged(X, mean, features, thresholds, leaves, y, weight):
+    """Add all stages to the mean and return the weighted RMSE against y after each of them."""
     stages, num_inner = features.shape
+    total_weight = weight.sum()
     rmse = np.empty(stages)
     for stage in range(stages):
         squares = 0.0
@@ -233,6 +278,6 @@ def _staged(X, mean, features, thresholds, leaves, y):
             while inner < num_inner:
                 inner = 2 * inner + 1 + (X[row, features[stage, inner]] > thresholds[stage, inner])
             mean[row] += leaves[stage, inner - num_inner]
-            squares += (y[row] - mean[row]) ** 2
-        rmse[stage] = np.sqrt(squares / X.shape[0])
+            squares += weight[row] * (y[row] - mean[row]) ** 2
+        rmse[stage] = np.sqrt(squares / total_weight)
     return rmse

@@ -8,6 +8,8 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from anchormoe.errors import UserError
 from anchormoe.model.settings import AnchorKind, AnchorSettings
 
@@ -55,15 +57,33 @@ def new_regressor(regressor: Any, parameters: dict[str, Any], seed: int) -> Any:
     return copy.set_params(**parameters) if parameters else copy
 
 
+def fit_regressor(
+    name: str, regressor: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, **parameters: Any
+) -> None:
+    """Fit a regressor to rows that count by their weights; one that knows no weights gets only rows without."""
+    if weight is not None:
+        if "sample_weight" not in inspect.signature(regressor.fit).parameters:
+            raise ValueError(f"sample_weight needs anchors that take it, received the anchor {name}, which does not")
+        parameters["sample_weight"] = weight
+    regressor.fit(X, y, **parameters)
+
+
 def make_regressor(settings: AnchorSettings, seed: int) -> Any:
     """Make the unfitted regressor of an anchor that is not boosted."""
     if settings.kind is AnchorKind.quadratic:
         from anchormoe.model.anchors.quadratic import QuadraticRidge
 
-        return QuadraticRidge(**settings.params)
+        return QuadraticRidge(**{"random_state": seed, **settings.params})
     if settings.kind is AnchorKind.kernel:
         from anchormoe.model.anchors.kernel_machine import KernelMachine
 
         return KernelMachine(**{"random_state": seed, **settings.params})
+    return new_regressor(regressor_of(settings), settings.params, seed)
+
+
+def regressor_of(settings: AnchorSettings) -> Any:
+    """Return the class or the instance that an anchor of kind sklearn is made from."""
+    if settings.regressor is not None:
+        return settings.regressor
     assert settings.target is not None
-    return new_regressor(import_regressor("anchor.target", settings.target), settings.params, seed)
+    return import_regressor("anchor.target", settings.target)

@@ -10,7 +10,7 @@ kernel, all rows enter one linear system.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -18,10 +18,14 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.optimize import minimize
 
+from anchormoe.model.training_rows import some_rows
+
 NOISE_FLOOR = 1e-6  # of the target's variance: equal rows must not make the system singular
 JITTER = 1e-8  # of the signal, for the same reason where there is no noise
 LOG_RATE, LOG_SIGNAL, LOG_NOISE = (-7.0, 4.0), (-7.0, 7.0), (-16.0, 2.0)  # bounds of the search
 START_NOISE = 0.1
+BLOCK_ROWS = 16384  # rows whose covariances with all centers are held in memory at a time
+PREDICTED_ROWS = 512  # the same in prediction, where they need not leave the cache
 
 
 @dataclass(frozen=True)
@@ -108,25 +112,27 @@ def negative_log_likelihood(parameters: np.ndarray, X: np.ndarray, y: np.ndarray
     return value / len(y), gradient / len(y)
 
 
+@dataclass(kw_only=True, eq=False)
 class KernelMachine:
     """The kernel regression.
 
     Up to `exact_up_to` rows, all are centers of the kernel. Above, `num_centers` of them are, drawn at random (the
-    subset-of-regressors approximation).
+    subset-of-regressors approximation). At most `most_rows_to_fit` rows are used, drawn at random.
     """
 
-    def __init__(
-        self,
-        *,
-        least_rows: int = 220,
-        most_rows: int = 500,
-        steps: int = 60,
-        exact_up_to: int = 1500,
-        num_centers: int = 1000,
-        random_state: int = 0,
-    ) -> None:
-        self.least_rows, self.most_rows, self.steps = least_rows, most_rows, steps
-        self.exact_up_to, self.num_centers, self.random_state = exact_up_to, num_centers, random_state
+    least_rows: int = 220
+    most_rows: int = 500
+    steps: int = 60
+    exact_up_to: int = 1500
+    num_centers: int = 1000
+    most_rows_to_fit: int = 50_000
+    random_state: int = 0
+    # Results of the fit: the mean is y_center + y_scale * covariance(x, centers) @ weights.
+    kernel: Kernel = field(init=False, repr=False)
+    centers: np.ndarray = field(init=False, repr=False)
+    weights: np.ndarray = field(init=False, repr=False)
+    y_center: float = field(init=False, repr=False)
+    y_scale: float = field(init=False, repr=False)
 
     def rows_to_learn(self, num_rows: int) -> int:
         """Return the number of rows to learn a kernel from: one in twenty, within limits."""
@@ -136,28 +142,50 @@ class KernelMachine:
         some = self._some(len(y), self.rows_to_learn(len(y)))
         return learn_kernel(X[some], _z_scored(y[some])[0], steps=self.steps)
 
-    def fit(self, X: np.ndarray, y: np.ndarray, *, kernel: Kernel | None = None) -> Self:
-        """Fit to rows; a kernel that is not given is learnt from the same rows."""
+    def fit(
+        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None, *, kernel: Kernel | None = None
+    ) -> Self:
+        """Fit to rows; a kernel that is not given is learnt from the same rows.
+
+        A row of weight w has the noise's variance over w, as the mean of w equal rows would have.
+        """
+        some = some_rows(len(y), self.most_rows_to_fit, self.random_state)
+        X, y, sample_weight = X[some], y[some], None if sample_weight is None else sample_weight[some]
         self.kernel = kernel = self.learn_kernel(X, y) if kernel is None else kernel
         target, self.y_center, self.y_scale = _z_scored(y)
-        positions = kernel.positions(X)
         if len(y) <= self.exact_up_to:
-            self.centers = positions
-            self.weights = cho_solve(_factor(kernel.self_covariance(positions), kernel.noise), target)
+            self.centers = kernel.positions(X)
+            noise = kernel.noise if sample_weight is None else kernel.noise / sample_weight
+            self.weights = cho_solve(_factor(kernel.self_covariance(self.centers), noise), target)
         else:
-            self.centers = positions[self._some(len(y), self.num_centers)]
+            self.centers = kernel.positions(X[self._some(len(y), self.num_centers)])
             lower, _ = _factor(kernel.self_covariance(self.centers))
-            features = solve_triangular(lower, kernel.covariance(self.centers, positions), lower=True)
-            solved = cho_solve(_factor(features @ features.T, kernel.noise), features @ target)
+            gram, moment = self._normal_equations(lower, X, target, sample_weight)
+            solved = cho_solve(_factor(gram, kernel.noise), moment)
             self.weights = solve_triangular(lower, solved, lower=True, trans="T")
         return self
+
+    def _normal_equations(
+        self, lower: np.ndarray, X: np.ndarray, target: np.ndarray, weight: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return sum_n w_n f_n f_n^T and sum_n w_n f_n y_n of the rows' features f, summed over blocks of rows."""
+        gram, moment = np.zeros((len(lower), len(lower))), np.zeros(len(lower))
+        for first in range(0, len(target), BLOCK_ROWS):
+            block = slice(first, first + BLOCK_ROWS)
+            positions = self.kernel.positions(X[block])
+            features = solve_triangular(lower, self.kernel.covariance(self.centers, positions), lower=True)
+            weighted = features if weight is None else features * weight[block]
+            gram += weighted @ features.T
+            moment += weighted @ target[block]
+        return gram, moment
 
     def _some(self, num_rows: int, how_many: int) -> np.ndarray:
         return np.random.default_rng(self.random_state).permutation(num_rows)[:how_many]
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        mean_z = self.kernel.covariance(self.kernel.positions(X), self.centers) @ self.weights
-        return mean_z * self.y_scale + self.y_center
+        blocks = [X[first : first + PREDICTED_ROWS] for first in range(0, len(X), PREDICTED_ROWS)]
+        means = [self.kernel.covariance(self.kernel.positions(rows), self.centers) @ self.weights for rows in blocks]
+        return np.concatenate([np.empty(0), *means]) * self.y_scale + self.y_center
 
 
 def _z_scored(y: np.ndarray) -> tuple[np.ndarray, float, float]:
@@ -166,7 +194,7 @@ def _z_scored(y: np.ndarray) -> tuple[np.ndarray, float, float]:
     return (y - center) / scale, center, scale
 
 
-def _factor(matrix: np.ndarray, noise: float = 0.0) -> tuple[np.ndarray, bool]:
+def _factor(matrix: np.ndarray, noise: float | np.ndarray = 0.0) -> tuple[np.ndarray, bool]:
     """Return the Cholesky factor of the matrix with `noise` added to its diagonal; the matrix is overwritten."""
     matrix[np.diag_indices(len(matrix))] += noise
     return cho_factor(matrix, lower=True, overwrite_a=True)

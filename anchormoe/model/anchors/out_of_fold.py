@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import nnls
 
-from anchormoe.model.anchors.boosted import BOOSTED
-from anchormoe.model.anchors.fitted import ConstantAnchor, Predict, RegressorAnchor, StackedAnchor, StagedAnchor
-from anchormoe.model.anchors.imported import make_regressor
+from anchormoe.model.anchors.boosted import BOOSTED, ENCODERS
+from anchormoe.model.anchors.fitted import (
+    ConstantAnchor,
+    Predict,
+    RegressorAnchor,
+    StackedAnchor,
+    StackMember,
+    StagedAnchor,
+)
+from anchormoe.model.anchors.imported import fit_regressor, make_regressor
 from anchormoe.model.anchors.kernel_machine import Kernel, KernelMachine
+from anchormoe.model.encoding import dense_encoder, encode_folds
+from anchormoe.model.parallel import ONE_WORKER, Workers
 from anchormoe.model.settings import AnchorKind, AnchorSettings
+from anchormoe.model.training_rows import TrainingRows, rows_outside
 
 
 @dataclass(frozen=True)
@@ -27,106 +37,128 @@ class OutOfFold:
     mean: np.ndarray
     models: tuple[Predict, ...]  # model k has not seen fold k
     stage: int | None = None
+    members: tuple[StackMember, ...] = ()  # of a stack
 
-    def rmse(self, y: np.ndarray) -> float:
-        return float(np.sqrt(np.mean((y - self.mean) ** 2)))
-
-
-def folds_of(num_rows: int, num_folds: int, *, seed: int) -> list[np.ndarray]:
-    """Cut the rows at random into folds; each array holds the rows its fold holds out."""
-    return np.array_split(np.random.default_rng(seed).permutation(num_rows), num_folds)
+    def rmse(self, rows: TrainingRows) -> float:
+        return math.sqrt(rows.mean((rows.y - self.mean) ** 2))
 
 
-def rows_outside(fold: np.ndarray, num_rows: int) -> np.ndarray:
-    """Return the rows that a fold does not hold out."""
-    kept = np.ones(num_rows, dtype=bool)
-    kept[fold] = False
-    return np.flatnonzero(kept)
+@dataclass(frozen=True)
+class Folds:
+    """The rows to fit, the rows that each fold holds out, and the threads to use."""
+
+    rows: TrainingRows
+    held_out: Sequence[np.ndarray]
+    seed: int
+    workers: Workers = field(default=ONE_WORKER)
+
+    def __len__(self) -> int:
+        return len(self.held_out)
+
+    def kept(self, number: int) -> np.ndarray:
+        """Return the rows that fold `number` does not hold out."""
+        return rows_outside(self.held_out[number], len(self.rows))
 
 
-def fit(
-    settings: AnchorSettings,
-    X: np.ndarray,
-    y: np.ndarray,
-    folds: Sequence[np.ndarray],
-    *,
-    seed: int,
-    network: Callable[[], OutOfFold],
-) -> OutOfFold:
+def fit(settings: AnchorSettings, folds: Folds, *, network: Callable[[], OutOfFold]) -> OutOfFold:
     """Fit an anchor out of fold; `network` trains the member of a stack that is Anchor-MoE without an anchor."""
     if settings.kind is AnchorKind.stack:
-        members = [fit(member, X, y, folds, seed=seed, network=network) for member in settings.stack_members()]
-        return _stack(members, y)
+        members = {member.name: fit(member, folds, network=network) for member in settings.stack_members()}
+        return _stack(members, folds.rows)
     if settings.kind is AnchorKind.network:
         return network()
     if settings.kind in BOOSTED:
-        return _boosted(settings, X, y, folds, seed)
-    models: tuple[Predict, ...]
+        return _boosted(settings, folds)
+    models: Sequence[Predict]
     if settings.kind is AnchorKind.none:  # one mean for all folds; a mean for each would identify the fold
-        models = (ConstantAnchor(float(y.mean())),) * len(folds)
+        models = [ConstantAnchor(folds.rows.center)] * len(folds)
     else:
-        models = _regressors(settings, X, y, folds, seed)
-    return OutOfFold(held_out_means(models, X, folds), models)
+        models = _regressors(settings, folds)
+    return OutOfFold(held_out_means(models, folds), tuple(models))
 
 
-def _regressors(
-    settings: AnchorSettings, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int
-) -> tuple[Predict, ...]:
-    models = []
-    for fold, fit_parameters in zip(folds, _fit_parameters(settings, X, y, folds, seed), strict=True):
-        kept = rows_outside(fold, len(y))
-        center, scale = float(y[kept].mean()), float(y[kept].std()) or 1.0  # penalties depend on the unit of the target
-        model = make_regressor(settings, seed).fit(X[kept], (y[kept] - center) / scale, **fit_parameters)
-        models.append(RegressorAnchor(model, center, scale))
-    return tuple(models)
+def _regressors(settings: AnchorSettings, folds: Folds) -> list[RegressorAnchor]:
+    encoded = encode_folds(dense_encoder, folds.rows, folds.held_out)
+    fit_parameters = _fit_parameters(settings, encoded.rows, folds)
+
+    def fit_fold(number: int) -> RegressorAnchor:
+        rows = encoded.rows[folds.kept(number)]
+        center, scale = rows.center, rows.scale  # penalties depend on the unit of the target
+        target = (rows.y - center) / scale
+        model = make_regressor(settings, folds.seed)
+        fit_regressor(settings.name, model, rows.X, target, rows.weight, **fit_parameters[number])
+        return RegressorAnchor(model, encoded.encoders[number], center, scale)
+
+    return folds.workers.map(settings.name, fit_fold, range(len(folds)))
 
 
-def _fit_parameters(
-    settings: AnchorSettings, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int
-) -> list[dict[str, Kernel]]:
+def _fit_parameters(settings: AnchorSettings, rows: TrainingRows, folds: Folds) -> list[dict[str, Kernel]]:
     """Return what each fold's regressor gets besides its rows: for a kernel machine, a kernel learnt without the fold.
 
     Learning a kernel is most of the work, so neighbouring folds share one, as long as enough rows remain to learn from.
     """
-    machine = make_regressor(settings, seed)
+    machine = make_regressor(settings, folds.seed)
     if not isinstance(machine, KernelMachine):
         return [{}] * len(folds)
-    to_spare = len(y) - machine.rows_to_learn(len(y))
-    num_parts = min(max(2, math.ceil(len(y) / to_spare)), len(folds)) if to_spare > 0 else len(folds)
+    to_spare = len(rows) - machine.rows_to_learn(len(rows))
+    num_parts = min(max(2, math.ceil(len(rows) / to_spare)), len(folds)) if to_spare > 0 else len(folds)
     parameters: list[dict[str, Kernel]] = []
     for part in np.array_split(np.arange(len(folds)), num_parts):
-        rows = rows_outside(np.concatenate([folds[number] for number in part]), len(y))
-        parameters += [{"kernel": machine.learn_kernel(X[rows], y[rows])}] * len(part)
+        kept = rows[rows_outside(np.concatenate([folds.held_out[number] for number in part]), len(rows))]
+        parameters += [{"kernel": machine.learn_kernel(kept.X, kept.y)}] * len(part)
     return parameters
 
 
-def _boosted(
-    settings: AnchorSettings, X: np.ndarray, y: np.ndarray, folds: Sequence[np.ndarray], seed: int
-) -> OutOfFold:
-    fitted, squares = [], []
-    for fold in folds:
-        kept = rows_outside(fold, len(y))
-        model = BOOSTED[settings.kind](settings, X[kept], y[kept], settings.stages, seed, validation=(X[fold], y[fold]))
-        fitted.append(model)
-        squares.append(len(fold) * model.staged_rmse() ** 2)
+def _boosted(settings: AnchorSettings, folds: Folds) -> OutOfFold:
+    encoded = encode_folds(ENCODERS[settings.kind], folds.rows, folds.held_out)
+
+    def fit_fold(number: int):
+        train, held_out = encoded.rows[folds.kept(number)], encoded.rows[folds.held_out[number]]
+        return BOOSTED[settings.kind](settings, train, settings.stages, folds.seed, validation=held_out)
+
+    fitted = folds.workers.map(settings.name, fit_fold, range(len(folds)))
+    squares = [
+        _total_weight(folds.rows[fold]) * model.staged_rmse() ** 2
+        for fold, model in zip(folds.held_out, fitted, strict=True)
+    ]
     # A model that stopped early keeps its last error.
     longest = max(map(len, squares))
     total = sum(np.pad(curve, (0, longest - len(curve)), mode="edge") for curve in squares)
     stage = 1 + int(np.argmin(total))
-    models = tuple(StagedAnchor(model, min(stage, len(curve))) for model, curve in zip(fitted, squares, strict=True))
-    return OutOfFold(held_out_means(models, X, folds), models, stage)
+    models = tuple(
+        StagedAnchor(model, encoder, min(stage, len(curve)))
+        for model, encoder, curve in zip(fitted, encoded.encoders, squares, strict=True)
+    )
+    return OutOfFold(held_out_means(models, folds), models, stage)
 
 
-def _stack(members: Sequence[OutOfFold], y: np.ndarray) -> OutOfFold:
-    center = float(y.mean())
-    columns = np.column_stack([member.mean - center for member in members])
-    weights, _ = nnls(columns, y - center)
-    models = zip(*(member.models for member in members), strict=True)
-    return OutOfFold(columns @ weights + center, tuple(StackedAnchor(center, weights, parts) for parts in models))
+def _total_weight(rows: TrainingRows) -> float:
+    return len(rows) if rows.weight is None else float(rows.weight.sum())
 
 
-def held_out_means(models: Sequence[Predict], X: np.ndarray, folds: Sequence[np.ndarray]) -> np.ndarray:
-    mean = np.empty(len(X))
-    for model, fold in zip(models, folds, strict=True):
-        mean[fold] = model(X[fold])
+def _stack(members: dict[str, OutOfFold], rows: TrainingRows) -> OutOfFold:
+    """Find the weights of at least zero with the least squared error; rows count by the roots of their weights."""
+    center = rows.center
+    columns = np.column_stack([member.mean - center for member in members.values()])
+    root = np.ones(len(rows)) if rows.weight is None else np.sqrt(rows.weight)
+    weights, _ = nnls(root[:, None] * columns, root * (rows.y - center))
+    models = zip(*(member.models for member in members.values()), strict=True)
+    # Far from all rows a polynomial predicts anything: the mean may leave the range of the targets by its length only.
+    low, high = float(rows.y.min()), float(rows.y.max())
+    limits = low - (high - low), high + (high - low)
+    return OutOfFold(
+        np.clip(columns @ weights + center, *limits),
+        tuple(StackedAnchor(center, weights, parts, *limits) for parts in models),
+        members=tuple(
+            StackMember(name, float(weight), member.rmse(rows), member.stage)
+            for (name, member), weight in zip(members.items(), weights, strict=True)
+        ),
+    )
+
+
+def held_out_means(models: Sequence[Predict], folds: Folds) -> np.ndarray:
+    """Predict every row by the model of its fold, which has not seen it."""
+    mean = np.empty(len(folds.rows))
+    for model, fold in zip(models, folds.held_out, strict=True):
+        mean[fold] = model(folds.rows.X[fold])
     return mean

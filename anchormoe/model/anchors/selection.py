@@ -8,10 +8,12 @@ import numpy as np
 
 from anchormoe.data.splits import InnerSplit
 from anchormoe.errors import UserError
-from anchormoe.model.anchors.boosted import BOOSTED, import_lightgbm
+from anchormoe.model.anchors.boosted import BOOSTED, ENCODERS, import_lightgbm
 from anchormoe.model.anchors.fitted import ConstantAnchor, Predict, RegressorAnchor, StagedAnchor
-from anchormoe.model.anchors.imported import import_regressor, make_regressor, parameters_of
+from anchormoe.model.anchors.imported import fit_regressor, make_regressor, parameters_of, regressor_of
+from anchormoe.model.encoding import dense_encoder, encoded
 from anchormoe.model.settings import AnchorKind, AnchorSettings
+from anchormoe.model.training_rows import TrainingRows
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,7 @@ class SelectedAnchor:
     predict: Predict
 
 
-def select_anchor(
-    settings: AnchorSettings, X: np.ndarray, y: np.ndarray, inner: InnerSplit, *, seed: int
-) -> SelectedAnchor:
+def select_anchor(settings: AnchorSettings, rows: TrainingRows, inner: InnerSplit, *, seed: int) -> SelectedAnchor:
     """Fit on TR, select the stage with the lowest RMSE on VA, and fit this number of stages on TV.
 
     Stages are sequential, so the fit on TR cut at the stage gives phase 1's anchor. Regressors without stages are
@@ -40,19 +40,25 @@ def select_anchor(
     first: Predict
     final: Predict
     if settings.kind is AnchorKind.none:
-        first, final = (ConstantAnchor(float(y[rows].mean())) for rows in (inner.tr, inner.tv))
+        first, final = (ConstantAnchor(rows[part].center) for part in (inner.tr, inner.tv))
     elif settings.kind in BOOSTED:
         fit = BOOSTED[settings.kind]
-        validation = X[inner.va], y[inner.va]
-        staged = fit(settings, X[inner.tr], y[inner.tr], settings.stages, seed, validation=validation)
+        encoder_tr, encoder_tv = (ENCODERS[settings.kind](rows[part], rows) for part in (inner.tr, inner.tv))
+        tr, va = (encoded(rows[part], encoder_tr) for part in (inner.tr, inner.va))
+        staged = fit(settings, tr, settings.stages, seed, validation=va)
         stage = 1 + int(np.argmin(staged.staged_rmse()))
-        first = StagedAnchor(staged, stage)
-        final = StagedAnchor(fit(settings, X[inner.tv], y[inner.tv], stage, seed, validation=None), stage)
+        first = StagedAnchor(staged, encoder_tr, stage)
+        tv = encoded(rows[inner.tv], encoder_tv)
+        final = StagedAnchor(fit(settings, tv, stage, seed, validation=None), encoder_tv, stage)
     else:
-        first, final = (
-            RegressorAnchor(make_regressor(settings, seed).fit(X[rows], y[rows])) for rows in (inner.tr, inner.tv)
-        )
-    return SelectedAnchor(stage, first(X[inner.tr]), first(X[inner.va]), final)
+        first, final = (_regressor(settings, rows[part], rows, seed) for part in (inner.tr, inner.tv))
+    return SelectedAnchor(stage, first(rows.X[inner.tr]), first(rows.X[inner.va]), final)
+
+
+def _regressor(settings: AnchorSettings, part: TrainingRows, whole: TrainingRows, seed: int) -> RegressorAnchor:
+    encoder, model = dense_encoder(part, whole), make_regressor(settings, seed)
+    fit_regressor(settings.name, model, encoder(part.X), part.y, part.weight)
+    return RegressorAnchor(model, encoder)
 
 
 def require_usable(settings: AnchorSettings, *, cross_fitted: bool = False) -> None:
@@ -92,8 +98,7 @@ def _accepted_parameters(settings: AnchorSettings) -> set[str] | None:
     if kind is AnchorKind.trees:
         return {"learning_rate", "max_depth", "early_stopping_rounds"}
     if kind is AnchorKind.sklearn:
-        assert settings.target is not None
-        return parameters_of(import_regressor("anchor.target", settings.target))
+        return parameters_of(regressor_of(settings))
     if kind in (AnchorKind.quadratic, AnchorKind.kernel):
         unseeded = AnchorSettings(settings.name, kind)
         return parameters_of(type(make_regressor(unseeded, 0)))

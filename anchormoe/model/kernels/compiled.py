@@ -22,7 +22,7 @@ from anchormoe.model.kernels.clock import exclude
 
 __all__ = ["compiled", "inlined", "inner"]
 
-_njit = partial(njit, error_model="numpy", fastmath={"contract"}, no_cfunc_wrapper=True)
+_njit = partial(njit, error_model="numpy", fastmath={"contract"}, no_cfunc_wrapper=True, nogil=True)
 inner = _njit(no_cpython_wrapper=True)
 inlined = _njit(inline="always")
 

@@ -107,11 +107,11 @@ def delta_penalty(raw_PO, weight, grad_raw_PO):
 
 
 @inner
-def nll(first, log_weight_NM, mean_NM, scale_NM, y_N):
-    """-log sum_m exp(log_weight_m) N(y; mean_m, s_m^2): the sum over all rows and each row's gradients.
+def nll(first, log_weight_NM, mean_NM, scale_NM, y_N, row_weight_N):
+    """-log sum_m exp(log_weight_m) N(y; mean_m, s_m^2): the weighted sum over all rows and each row's gradients.
 
     With e = (y - mean) / s and r_m a component's share of the density:
-    d/d log_weight = -r, d/d mean = -r e / s, d/d scale = -r (e^2 - 1) / s.
+    d/d log_weight = -r, d/d mean = -r e / s, d/d scale = -r (e^2 - 1) / s, all times the row's weight.
     """
     N, M = mean_NM.shape
     real = mean_NM.dtype.type
@@ -130,11 +130,11 @@ def nll(first, log_weight_NM, mean_NM, scale_NM, y_N):
         for m in range(M):
             grad_log_weight_NM[n, m] = np.exp(grad_log_weight_NM[n, m] - largest)
             total += grad_log_weight_NM[n, m]
-        value += -largest - np.log(total)
+        value += row_weight_N[first + n] * (-largest - np.log(total))
         for m in range(M):
             inverse_scale = real(1) / scale_NM[n, m]
             e = (y_N[first + n] - mean_NM[n, m]) * inverse_scale
-            share = grad_log_weight_NM[n, m] / total
+            share = row_weight_N[first + n] * (grad_log_weight_NM[n, m] / total)
             grad_log_weight_NM[n, m] = -share
             grad_mean_NM[n, m] = -share * e * inverse_scale
             grad_scale_NM[n, m] = -share * (e * e - real(1)) * inverse_scale
@@ -142,10 +142,10 @@ def nll(first, log_weight_NM, mean_NM, scale_NM, y_N):
 
 
 @inner
-def crps(first, log_weight_NM, mean_NM, scale_NM, y_N):
+def crps(first, log_weight_NM, mean_NM, scale_NM, y_N, row_weight_N):
     """sum_m w_m A(y - mean_m, s_m^2) - 1/2 sum_mn w_m w_n A(mean_m - mean_n, s_m^2 + s_n^2).
 
-    Returns the sum over all rows and each row's gradients.
+    Returns the weighted sum over all rows and each row's gradients.
     A(d, v) = 2 sqrt(v) phi(d / sqrt(v)) + d (2 Phi(d / sqrt(v)) - 1);
     dA/dd = 2 Phi(d / sqrt(v)) - 1, dA/dv = phi(d / sqrt(v)) / sqrt(v).
     """
@@ -156,6 +156,7 @@ def crps(first, log_weight_NM, mean_NM, scale_NM, y_N):
     grad_mean_NM = np.zeros((N, M), mean_NM.dtype)
     grad_scale_NM = np.zeros((N, M), mean_NM.dtype)
     for n in range(N):
+        row_value = 0.0
         for m in range(M):
             weight, scale = np.exp(log_weight_NM[n, m]), scale_NM[n, m]
             to_y, slope, per_variance = expected_distance(y_N[first + n] - mean_NM[n, m], scale * scale)
@@ -163,14 +164,19 @@ def crps(first, log_weight_NM, mean_NM, scale_NM, y_N):
                 other, variance = np.exp(log_weight_NM[n, i]), scale * scale + scale_NM[n, i] ** 2
                 between, pair_slope, pair_per_variance = expected_distance(mean_NM[n, m] - mean_NM[n, i], variance)
                 # A pair appears twice in the double sum, which the factor 1/2 cancels in a component's derivatives.
-                value -= real(0.5) * weight * other * between
+                row_value -= real(0.5) * weight * other * between
                 grad_log_weight_NM[n, m] -= weight * other * between
                 grad_mean_NM[n, m] -= weight * other * pair_slope
                 grad_scale_NM[n, m] -= weight * other * pair_per_variance * real(2) * scale
-            value += weight * to_y
+            row_value += weight * to_y
             grad_log_weight_NM[n, m] += weight * to_y
             grad_mean_NM[n, m] -= weight * slope
             grad_scale_NM[n, m] += weight * per_variance * real(2) * scale
+        value += row_weight_N[first + n] * row_value
+        for m in range(M):
+            grad_log_weight_NM[n, m] *= row_weight_N[first + n]
+            grad_mean_NM[n, m] *= row_weight_N[first + n]
+            grad_scale_NM[n, m] *= row_weight_N[first + n]
     return value, grad_log_weight_NM, grad_mean_NM, grad_scale_NM
 
 

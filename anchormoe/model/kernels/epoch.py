@@ -54,8 +54,8 @@ class Settings(NamedTuple):
 
 @compiled
 def train_epoch(
-    x_NI, anchor_N, y_N, batch_size, weights, gradients, optimiser, trained_S, scratch_4PH, settings, objective,
-    steps_before,
+    x_NI, anchor_N, y_N, row_weight_N, batch_size, weights, gradients, optimiser, trained_S, scratch_4PH, settings,
+    objective, steps_before,
 ):  # fmt: skip
     """Make one step on each mini-batch, rows in the order given, and return the mean value of the objective.
 
@@ -68,8 +68,8 @@ def train_epoch(
     for step in range(num_steps):
         rows = slice(step * batch_size, (step + 1) * batch_size)
         step_value, count_K = objective_and_gradients(
-            x_NI[rows], anchor_N[rows], y_N[rows], weights, gradients, scratch_4PH, settings, objective,
-            steps_before + step + 1,
+            x_NI[rows], anchor_N[rows], y_N[rows], row_weight_N[rows], weights, gradients, scratch_4PH, settings,
+            objective, steps_before + step + 1,
         )  # fmt: skip
         value += step_value / num_steps
         for s in range(len(trained_S)):
@@ -79,10 +79,12 @@ def train_epoch(
 
 
 @inlined
-def objective_and_gradients(x_NI, anchor_N, y_N, weights, gradients, scratch_4PH, settings, objective, seed):
+def objective_and_gradients(
+    x_NI, anchor_N, y_N, row_weight_N, weights, gradients, scratch_4PH, settings, objective, seed
+):
     """Write the gradients; return the value of the objective and the number of rows that chose each expert.
 
-    value = mean score, -log p(y) or the CRPS
+    value = mean score times the row's weight, -log p(y) or the CRPS
           + delta_weight mean_nkc Delta_nkc^2   (experts a row did not choose count as 0)
           + entropy_weight mean_n sum_j p_nj log p_nj
           + balance_weight sum_j (mean_n p_nj - 1/K)^2
@@ -92,8 +94,8 @@ def objective_and_gradients(x_NI, anchor_N, y_N, weights, gradients, scratch_4PH
     chosen_NJ, weight_NJ, prob_NK, kept = gates_forward(x_NI, weights, settings)
     grad_weight_NJ = np.empty(weight_NJ.shape, x_NI.dtype)
     value, count_K = score_and_gradients(
-        x_NI, chosen_NJ, weight_NJ, anchor_N, y_N, weights.experts_KW, scratch_4PH, settings, objective, seed,
-        grad_weight_NJ, gradients.experts_KW,
+        x_NI, chosen_NJ, weight_NJ, anchor_N, y_N, row_weight_N, weights.experts_KW, scratch_4PH, settings, objective,
+        seed, grad_weight_NJ, gradients.experts_KW,
     )  # fmt: skip
     grad_prob_NK = np.zeros(prob_NK.shape, x_NI.dtype)
     if settings.router != NO_ROUTER:
@@ -111,6 +113,10 @@ def mixture(x_NI, anchor_N, weights, scratch_4PH, settings):
 
 
 @compiled
-def mean_nll(log_weight_NM, mean_NM, scale_NM, y_N):
-    """Return the mean of -log p(y)."""
-    return y_N.dtype.type(nll(np.int64(0), log_weight_NM, mean_NM, scale_NM, y_N)[0] / len(y_N))
+def mean_nll(log_weight_NM, mean_NM, scale_NM, y_N, row_weight_N):
+    """Return the weighted mean of -log p(y)."""
+    total_weight = 0.0
+    for n in range(len(y_N)):
+        total_weight += row_weight_N[n]
+    value = nll(np.int64(0), log_weight_NM, mean_NM, scale_NM, y_N, row_weight_N)[0]
+    return y_N.dtype.type(value / total_weight)

@@ -48,10 +48,10 @@ def mixture_of_experts(x_NI, chosen_NJ, weight_NJ, anchor_N, experts_KW, scratch
 
 @inlined
 def score_and_gradients(
-    x_NI, chosen_NJ, weight_NJ, anchor_N, y_N, experts_KW, scratch_4PH, settings, objective, seed,
+    x_NI, chosen_NJ, weight_NJ, anchor_N, y_N, row_weight_N, experts_KW, scratch_4PH, settings, objective, seed,
     grad_weight_NJ, gradient_KW,
 ):  # fmt: skip
-    """mean_n score_n + delta_weight mean_nkc Delta_nkc^2 (over all K experts, those not chosen counted as zeros).
+    """mean_n row_weight_n score_n + delta_weight mean_nkc Delta_nkc^2 (over all K experts, 0 if not chosen).
 
     score = -log p(y), or the CRPS; a share `dropout` of the hidden units, drawn by `seed`, is left out, row by row and
     expert by expert. Writes the gradients of weight_NJ and of the experts' weights; returns the value and the number
@@ -79,9 +79,13 @@ def score_and_gradients(
             log_weight_NM, mean_NM, scale_NM,
         )  # fmt: skip
         if objective.use_crps:
-            score, grad_log_weight_NM, grad_mean_NM, grad_scale_NM = crps(first, log_weight_NM, mean_NM, scale_NM, y_N)
+            score, grad_log_weight_NM, grad_mean_NM, grad_scale_NM = crps(
+                first, log_weight_NM, mean_NM, scale_NM, y_N, row_weight_N
+            )
         else:
-            score, grad_log_weight_NM, grad_mean_NM, grad_scale_NM = nll(first, log_weight_NM, mean_NM, scale_NM, y_N)
+            score, grad_log_weight_NM, grad_mean_NM, grad_scale_NM = nll(
+                first, log_weight_NM, mean_NM, scale_NM, y_N, row_weight_N
+            )
         grad_raw_PO = components_backward(
             first, weight_NJ, pair_NJ, prob_NM, free_scale_NM,
             settings.use_delta, settings.sigma_min, settings.sigma_max,

@@ -38,7 +38,7 @@ class CompiledSteps:
 
     def run(self, batch: Batch, batch_size: int, objective: Objective) -> float:
         value = kernels.train_epoch(
-            *arrays(batch.x, batch.anchor, batch.y),
+            *arrays(batch.x, batch.anchor, batch.y, batch.weights),
             batch_size,
             self.weight_views,
             self.gradient_views,
@@ -53,9 +53,10 @@ class CompiledSteps:
         return value
 
     def mean_nll(self, batch: Batch) -> float:
-        x, anchor, y = arrays(batch.x, batch.anchor, batch.y)
+        x, anchor, y, row_weight = arrays(batch.x, batch.anchor, batch.y, batch.weights)
         numbers = settings(self.model, training=False)
-        return float(kernels.mean_nll(*kernels.mixture(x, anchor, self.weight_views, self.scratch_4PH, numbers), y))
+        mixture = kernels.mixture(x, anchor, self.weight_views, self.scratch_4PH, numbers)
+        return float(kernels.mean_nll(*mixture, y, row_weight))
 
     def weights(self) -> np.ndarray:
         return self.optimiser.weight_P.copy()

@@ -1,0 +1,138 @@
+"""Checks that the parts of a loaded regressor fit together.
+
+Compiled kernels take the widths of tables and the indices of columns on trust. Everything else that does not fit would
+be an ordinary error of Python at the first prediction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anchormoe.data.columns import Columns
+from anchormoe.estimator.saving import lightgbm_model, xgboost_model
+from anchormoe.estimator.saving.errors import refused, require
+from anchormoe.estimator.saving.trees import require_features
+from anchormoe.model.anchors.boosted import ExactTrees, LightGBMTrees, SklearnTrees, XGBoostTrees
+from anchormoe.model.anchors.exact_trees import BoostedTrees
+from anchormoe.model.anchors.fitted import ConstantAnchor, RegressorAnchor, StackedAnchor, StagedAnchor
+from anchormoe.model.anchors.kernel_machine import KernelMachine
+from anchormoe.model.crossfit import FittedCrossfit, MeanOf, Member
+from anchormoe.model.encoding import MOST_INDICATORS, Encoder, IndicatorColumn, MeanColumn, NumericColumn
+from anchormoe.model.paper import FittedNetwork, FittedPaper
+
+_LONGEST_NESTING = 8  # anchors within anchors
+
+
+def require_consistent(attributes: dict[str, Any]) -> None:
+    """Check the fitted attributes of a regressor."""
+    columns, fitted = attributes["columns_"], attributes["fitted_"]
+    require(type(columns) is Columns, "columns_ to be Columns", type(columns))
+    require(type(fitted) in (FittedCrossfit, FittedPaper), "fitted_ to be of a recipe", type(fitted))
+    require(isinstance(attributes["diagnostics_"], dict), "diagnostics_ to be a dict", type(attributes["diagnostics_"]))
+    num_columns = len(columns.columns)
+    stated, names = attributes["n_features_in_"], attributes.get("feature_names_in_")
+    require(type(stated) is int and stated == num_columns > 0, f"n_features_in_ to be {num_columns}", stated)
+    fits = names is None or (isinstance(names, np.ndarray) and names.shape == (num_columns,))
+    require(fits, f"{num_columns} names of columns", names)
+    require(len(fitted.networks) > 0, "at least one network", "none")
+    for network in fitted.networks:
+        _require_network(network, num_columns, 0)
+    held_out = fitted.held_out
+    shape = held_out.densities.means.shape
+    mixture = (held_out.densities.log_weights, held_out.densities.scales)
+    alike = len(shape) == 2 and all(array.shape == shape for array in mixture) and held_out.y.shape == shape[:1]
+    require(alike, "held-out densities and targets of the same rows", shape)
+
+
+def _require_network(network: Member | FittedNetwork, num_columns: int, depth: int) -> None:
+    scaling = network.scaling
+    width = _width(network.encoder, num_columns) + int(scaling.anchor_column)
+    for name, statistics in (
+        *(("means", scaling.column_mean), ("deviations", scaling.column_std)),
+        *(() if scaling.column_limit is None else (("limits", scaling.column_limit),)),
+    ):
+        require(statistics.shape == (width,), f"{name} of {width} columns", statistics.shape)
+    input_dim = network.model.experts.input_dim
+    require(input_dim == width, f"a network of {width} inputs", input_dim)
+    anchor = network.anchor.predict if isinstance(network, FittedNetwork) else network.anchor
+    _require_anchor(anchor, num_columns, depth)
+
+
+def _require_anchor(anchor: Any, num_columns: int, depth: int) -> None:
+    require(depth < _LONGEST_NESTING, f"fewer than {_LONGEST_NESTING} anchors within each other", "more")
+    if type(anchor) is ConstantAnchor:
+        return
+    if type(anchor) is MeanOf:
+        _require_network(anchor.member, num_columns, depth + 1)
+    elif type(anchor) is StackedAnchor:
+        require(anchor.weights.shape == (len(anchor.parts),), f"{len(anchor.parts)} weights", anchor.weights.shape)
+        for part in anchor.parts:
+            _require_anchor(part, num_columns, depth + 1)
+    elif type(anchor) is RegressorAnchor:
+        require(hasattr(anchor.model, "predict"), "a regressor with predict", type(anchor.model))
+        width = _width(anchor.encoder, num_columns)
+        if type(anchor.model) is KernelMachine:
+            _require_kernel_machine(anchor.model, width)
+    elif type(anchor) is StagedAnchor:
+        require(anchor.stage >= 1, "a stage from 1", anchor.stage)
+        _require_trees(anchor.model, _width(anchor.encoder, num_columns))
+    else:
+        raise refused("an anchor", type(anchor))
+
+
+def _require_kernel_machine(machine: KernelMachine, width: int) -> None:
+    require(hasattr(machine, "kernel") and hasattr(machine, "weights"), "a fitted kernel machine", "an unfitted one")
+    shapes = machine.kernel.center.shape, machine.kernel.rates.shape, machine.centers.shape[1:]
+    require(set(shapes) == {(width,)}, f"a kernel of {width} columns", shapes)
+    require(machine.weights.shape == machine.centers.shape[:1], "a weight for each center", machine.weights.shape)
+
+
+def _require_trees(model: Any, width: int) -> None:
+    trees = model.model
+    if type(model) is ExactTrees:
+        require(type(trees) is BoostedTrees, "trees of ExactTrees", type(trees))
+        _require_own_trees(trees, width)
+    elif type(model) is XGBoostTrees:
+        fits = xgboost_model.is_its(trees) and trees.num_features() == width
+        require(fits, f"trees of XGBoost on {width} columns", type(trees))
+        kinds = model.feature_types
+        require(kinds is None or len(kinds) == width, f"kinds of {width} columns", kinds)
+    elif type(model) is LightGBMTrees:
+        fits = lightgbm_model.is_its(trees) and trees.num_feature() == width
+        require(fits, f"trees of LightGBM on {width} columns", type(trees))
+    else:
+        require(type(model) is SklearnTrees and hasattr(trees, "predict"), "boosted trees", type(model))
+
+
+def _require_own_trees(trees: BoostedTrees, width: int) -> None:
+    inner, leaves = trees.threshold.shape, trees.leaf.shape
+    shapes = len(inner) == len(leaves) == 2 and inner[0] == leaves[0] and inner[1] == leaves[1] - 1
+    require(shapes and trees.feature.shape == inner, "complete binary trees of one depth", (inner, leaves))
+    complete = leaves[1] & (leaves[1] - 1) == 0
+    require(complete, "a number of leaves that is a power of two", leaves[1])
+    kinds = trees.feature.dtype.kind, trees.threshold.dtype, trees.leaf.dtype
+    require(kinds == ("i", np.float64, np.float64), "whole numbers of features, and thresholds and leaves", kinds)
+    require_features(trees.feature, width)
+
+
+def _width(encoder: Encoder, num_columns: int) -> int:
+    """Return the number of encoded columns."""
+    if encoder.columns is None:
+        return num_columns
+    width = 0
+    for column in encoder.columns:
+        require(0 <= column.position < num_columns, f"a column below {num_columns}", column.position)
+        if isinstance(column, IndicatorColumn):
+            levels = column.num_levels
+            require(0 <= levels <= MOST_INDICATORS, f"at most {MOST_INDICATORS} levels", levels)
+            width += levels + 1
+        else:
+            if isinstance(column, MeanColumn):
+                fits = column.means.ndim == 1 and len(column.means) >= 2
+                require(fits, "means of levels, of unknown ones and of gaps", column.means.shape)
+            width += 2 if isinstance(column, NumericColumn) and column.had_gaps else 1
+    plain = not encoder.keeps_plain_rows or width == num_columns
+    require(plain, f"{num_columns} encoded columns where complete rows stay as they are", width)
+    return width

@@ -1,0 +1,56 @@
+"""What a fit says about itself: its anchor's error, and the scores of rows that it has not been trained on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from anchormoe.distributions.mixture import GaussianMixture
+from anchormoe.model.anchors.fitted import StackMember
+from anchormoe.model.training_rows import TrainingRows
+
+KEPT_ROWS = 5000  # held-out rows whose densities are kept after the fit
+LEVELS = (0.5, 0.9)  # of the central intervals whose coverage is measured
+
+
+@dataclass(frozen=True)
+class AnchorSummary:
+    """The anchor's out-of-fold error in the target's units, and the members of a stack."""
+
+    name: str
+    rmse: float
+    stage: int | None
+    members: tuple[StackMember, ...]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Calibrated densities of rows that a fit has not been trained on.
+
+    In the cross-fitted recipe these are all training rows, each predicted by the one member that has not seen it; all
+    members together, which predict a new row, do a little better. In the paper's recipe they are those of CAL.
+    `scores` are those of all rows, in the target's units; `y` and `densities` are some of the rows, to look at.
+    """
+
+    scores: dict[str, float]
+    y: np.ndarray
+    densities: GaussianMixture
+
+    @classmethod
+    def of(cls, densities: GaussianMixture, rows: TrainingRows, seed: int) -> HeldOut:
+        """Score held-out densities of rows, and keep some of them."""
+        y = rows.y
+        cdf = densities.cdf(y)
+        scores = {
+            "nll": rows.mean(-densities.log_prob(y)),
+            "crps": rows.mean(densities.crps(y)),
+            "rmse": math.sqrt(rows.mean((y - densities.mean) ** 2)),
+            **{
+                f"coverage_{round(100 * level)}": rows.mean((np.abs(cdf - 0.5) <= level / 2).astype(np.float64))
+                for level in LEVELS
+            },
+        }
+        some = np.sort(np.random.default_rng(seed).permutation(len(y))[:KEPT_ROWS])
+        return cls(scores, y[some], densities.rows(some))
