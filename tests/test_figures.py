@@ -11,10 +11,13 @@ import pytest
 from report_rows import HOSTILE, own_rows
 
 from anchormoe.cli import main
+from anchormoe.model.paper import PaperAnchorMoE
+from anchormoe.model.settings import AnchorKind, AnchorSettings, TrainingSettings
 from anchormoe.paths import shipped
 from anchormoe.report import figure_data, figures, published
 from anchormoe.report.figures import across, published_numbers, style
 from anchormoe.report.selection import Selection, select
+from anchormoe.running import figure_data as computed
 from anchormoe.running.store import load_results
 
 
@@ -56,6 +59,30 @@ def test_stored_fits_are_whole(name: str) -> None:
     grid, density = arrays["density_grid"], arrays["anchormoe_crossfit/density"]
     areas = np.trapezoid(density, grid, axis=1)
     assert np.all((areas > 0.8) & (areas < 1.1)), "densities of a row add up to about one"
+
+
+def test_the_inside_of_a_network_is_what_it_predicts_with() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((160, 3))
+    y = 5 + 2 * X[:, 0] + 0.3 * rng.standard_normal(160)
+    ridge = AnchorSettings(name="ridge", kind=AnchorKind.sklearn, target="sklearn.linear_model.Ridge")
+    regressor = PaperAnchorMoE(anchor=ridge, train=TrainingSettings(epochs=5)).fit(X, y)
+    inside = computed._network(regressor, X, y, X[:40])
+    assert len(inside["training/objective"]) == len(inside["training/validation"]) == 5
+    assert inside["training/validation"].argmin() + 1 == regressor.diagnostics_["epoch"] == inside["training/epoch"]
+    assert inside["calibration/line"].tolist() == [regressor.diagnostics_[f"calibration_{name}"] for name in "ab"]
+    assert len(inside["calibration/y"]) == 20, "an eighth of the rows"
+    slope, intercept = np.polyfit(inside["calibration/mean"], inside["calibration/y"], 1)
+    assert inside["calibration/line"] == pytest.approx([slope, intercept], rel=1e-6)
+    first, second = inside["router/first_axis"], inside["router/second_axis"]
+    column = np.abs(first[None] - inside["router/z"][:, :1]).argmin(1)
+    line = np.abs(second[None] - inside["router/z"][:, 1:]).argmin(1)
+    same = inside["router/regions"][line, column] == inside["router/expert"]
+    assert same.mean() > 0.9, "a test row lies in the region of its expert, but for those at a border"
+    kept = {name: (regressor.predict_dist(X), y) for name in ("anchormoe_crossfit", "anchormoe")}
+    drawn = computed._densities(kept)
+    areas = np.trapezoid(drawn["anchormoe/density"], drawn["density_grid"], axis=1)
+    assert areas == pytest.approx(np.ones(3), abs=0.02)
 
 
 def test_one_dataset_has_all_nine_figures(selection: Selection) -> None:

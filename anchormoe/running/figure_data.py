@@ -114,11 +114,10 @@ def _network(regressor: Any, X: np.ndarray, y: np.ndarray, X_test: np.ndarray) -
     """Return the router's map, the training curves and the calibration of a fitted regressor of the paper's recipe."""
     import torch
 
-    fitted = regressor.fitted_
-    network = fitted.network
+    network = regressor.fitted_.network
     model, selected = network.model, network.selected
     with torch.no_grad():
-        batch = network.scaling.batch(X_test, np.zeros(len(X_test)), network.anchor.predict(X_test))
+        batch = network.scaling.batch(network.encoder(X_test), np.zeros(len(X_test)), network.anchor.predict(X_test))
         z = model.projection(batch.x).numpy()
         low, high = z.min(0), z.max(0)
         margin = 0.08 * (high - low)
@@ -148,7 +147,7 @@ def _network(regressor: Any, X: np.ndarray, y: np.ndarray, X_test: np.ndarray) -
         "training/epoch": np.array(selected.epoch),
         "calibration/mean": network.predict(X[inner.cal]).mean,
         "calibration/y": y[inner.cal],
-        "calibration/line": np.array([fitted.linear_map.slope, fitted.linear_map.intercept]),
+        "calibration/line": np.array([regressor.fitted_.linear_map.slope, regressor.fitted_.linear_map.intercept]),
     }
 
 
