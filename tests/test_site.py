@@ -28,7 +28,7 @@ def test_every_page_of_the_project_is_on_the_site(site: Path) -> None:
     for page in sorted((ROOT / "docs").glob("*.md")):
         assert (site / "docs" / f"{page.stem}.html").exists()
     assert "Probabilistic regression of tables" in (site / "index.html").read_text()
-    assert (site / "results" / "ranks_crps_y.png").exists()
+    assert (site / "docs" / "images" / "ranks_crps_y.svg").exists()
 
 
 @pytest.mark.parametrize(
