@@ -8,7 +8,7 @@ RUN ?=
 RESULTS ?= results
 
 .DEFAULT_GOAL := help
-.PHONY: help bench test lint check reproduce-tables corrected-tables comparison split-by-split docs-tables bench-speed bench-cost bench-scaling clean
+.PHONY: help bench test lint check reproduce-tables corrected-tables comparison split-by-split docs-tables test-engines faults bench-speed bench-cost bench-scaling bench-engines clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 26
@@ -32,11 +32,21 @@ $(VENV)/dev: $(VENV)/core
 	$(INSTALL) '.[dev]'
 	touch $@
 
+$(VENV)/engines: $(VENV)/dev
+	$(INSTALL) '.[dev,ray,slurm]'
+	touch $@
+
 bench: $(VENV)/core  ## Install, then run Anchor-MoE on boston: 20 splits beside the published numbers
 	$(BIN)/anchormoe-bench dataset=boston $(RUN)
 
 test: lint  ## Install, lint, run all tests
 	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+test-engines: $(VENV)/engines  ## The same rows on Ray and on a Slurm of this machine (installed by apt where root runs this)
+	$(BIN)/python -m pytest -m engines -rs tests/engines
+
+faults: $(VENV)/engines  ## Kill and break everything at random, count what is lost, write docs/reliability.md (an hour)
+	$(BIN)/python tests/faults/campaign.py $(RUN)
 
 lint: $(VENV)/dev  ## Style and types
 	$(BIN)/ruff check .
@@ -68,11 +78,13 @@ docs-tables: $(VENV)/core  ## Write the generated tables of README.md, docs/ and
 	$(BIN)/anchormoe-bench tables output=results
 	$(BIN)/python scripts/refresh_tables.py
 
-bench-speed bench-cost bench-scaling: $(VENV)/dev
+bench-engines: $(VENV)/engines
+bench-speed bench-cost bench-scaling bench-engines: $(VENV)/dev
 	$(BIN)/python benchmarks/$(@:bench-%=%).py
 bench-speed:  ## Time a split of every dataset beside the plain computation and other libraries (20 minutes)
 bench-cost:  ## Time a split of the cross-fitted recipe beside NGBoost (20 minutes)
 bench-scaling:  ## Time and memory from 1,000 to 1,000,000 rows
+bench-engines:  ## Overhead per task of every engine, and rows per second of the store
 
 clean:  ## Remove the environment and caches (never results)
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info

@@ -20,7 +20,7 @@ from anchormoe.running.engines.local import LocalProcesses
 from anchormoe.running.temporary import temporary_folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def engine() -> Iterator[LocalProcesses]:
     with LocalProcesses(2) as opened:
         yield opened

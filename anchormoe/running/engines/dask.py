@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _PATIENCE = 30.0  # seconds for a scheduler to answer, a worker to appear or to end
+_FAREWELL = 5.0  # seconds for taking leave of a scheduler, which may be gone
 _REFRESH = 5.0  # seconds after which the number of workers is asked for again
 
 
@@ -54,7 +55,8 @@ class DaskEngine(Engine):
     def __init__(self, name: str, client: Client, cluster: Any = None, *, capacity: int | None = None) -> None:
         from distributed.scheduler import KilledWorker
 
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is reported by the driver
+        for library in ("distributed", "tornado", "asyncio"):  # what goes wrong is reported by the driver, in one line
+            logging.getLogger(library).setLevel(logging.CRITICAL)
         self.name = name
         self.worker_died = (KilledWorker,)
         self._client = client
@@ -101,10 +103,10 @@ class DaskEngine(Engine):
             if self._cluster is None:
                 ours = set(self._client.futures)
                 busy = [worker for worker, keys in self._client.processing().items() if ours & set(keys)]
-                self._client.cancel(list(self._client.futures))
+                self._executor.shutdown(wait=False)  # cancels what is not finished
                 if busy:
                     self._client.restart_workers(busy, timeout=_PATIENCE, raise_for_error=False)
         with contextlib.suppress(Exception):
-            self._client.close(timeout=_PATIENCE)
+            self._client.close(timeout=_FAREWELL)
         if self._cluster is not None:
             self._cluster.close(timeout=_PATIENCE)
