@@ -46,6 +46,7 @@ without_fit = attrgetter("labels")
 
 def main() -> None:
     """Measure everything, print the page and write it."""
+    load = os.getloadavg()[0]
     lines = ["| engine | tasks per second | overhead per task, ms |", "|---|---:|---:|"]
     for name, per_second in engines():
         cells = per_second if isinstance(per_second, str) else f"{per_second:,.0f} | {1000 / per_second:.2f}"
@@ -55,7 +56,8 @@ def main() -> None:
     compose_ms, task_ms = preparation()
     text = f"""{chr(10).join(lines)}
 
-{NUM_TASKS:,} tasks without a fit, two workers each, rows stored and synced by the driver; `make bench-engines`.
+{NUM_TASKS:,} tasks without a fit, two workers each, rows stored and synced by the driver; `make bench-engines` on
+{os.cpu_count()} cores, which driver, scheduler and workers share. Other programs had a load of {load:.1f} when it began.
 
 | step | cost |
 |---|---:|
