@@ -42,7 +42,7 @@ bench: $(VENV)/core  ## Install, then run Anchor-MoE on boston: 20 splits beside
 test: lint  ## Install, lint, run all tests
 	$(BIN)/python -m pytest -n auto --dist loadgroup
 
-test-engines: $(VENV)/engines  ## The same rows on Ray and on a Slurm of this machine (installed by apt where root runs this)
+test-engines: $(VENV)/engines  ## The same rows on Dask, Ray and a Slurm of this machine (apt installs it where root runs this)
 	$(BIN)/python -m pytest -m engines -rs tests/engines
 
 faults: $(VENV)/engines  ## Kill and break everything at random, count what is lost, write docs/reliability.md (an hour)

@@ -1,4 +1,4 @@
-"""Ray and Slurm: real clusters of this machine give the rows of one process, bit for bit, and stop when told to."""
+"""Dask, Ray and Slurm: real clusters of this machine give the rows of one machine, bit for bit, and stop when told."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from clusters import Cluster, Unavailable, ray_cluster, slurm_cluster
+from clusters import Cluster, Unavailable, dask_cluster, ray_cluster, slurm_cluster
 from sweep import SWEEP, numbers, run, stopped_while_asleep
 
 pytestmark = pytest.mark.engines
 
-CLUSTERS: dict[str, Callable[[], AbstractContextManager[Cluster]]] = {"ray": ray_cluster, "slurm": slurm_cluster}
+CLUSTERS: dict[str, Callable[[], AbstractContextManager[Cluster]]] = {
+    "dask": dask_cluster,
+    "ray": ray_cluster,
+    "slurm": slurm_cluster,
+}
 SETTINGS = [*SWEEP, "splits=1-2"]
 
 
