@@ -57,7 +57,7 @@ def main() -> None:
     text = f"""{chr(10).join(lines)}
 
 {NUM_TASKS:,} tasks without a fit, two workers each, rows stored and synced by the driver; `make bench-engines` on
-{os.cpu_count()} cores, which driver, scheduler and workers share. Other programs had a load of {load:.1f} when it began.
+{os.cpu_count()} cores, which driver, scheduler and workers share. The load of other programs was {load:.1f} before.
 
 | step | cost |
 |---|---:|

@@ -2,6 +2,7 @@
 
     make faults                                   1,000 kills at the store, 200 of whole runs
     make faults RUN="--store 100 --runs 20"       a short one
+    make faults RUN="--only slurm"                a part: its lines of the table are replaced, the others stay
 
 A seed (--seed) names the random moments, though not the exact instant at which a kill arrives.
 """
@@ -16,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -53,19 +53,16 @@ def main() -> int:
     parser.add_argument("--store", type=int, default=1000, help="kills of a process that stores rows")
     parser.add_argument("--runs", type=int, default=200, help="kills of parts of whole runs")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="kinds of fault whose name contains this; the page stays as it is")
+    parser.add_argument("--only", default="", help="kinds of fault whose name contains this")
     options = parser.parse_args()
     stream = random.Random(options.seed)
-    start = time.monotonic()
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="faults-") as name:
         for outcome in faults(options, Path(name), stream):
             print(outcome.line() if isinstance(outcome, Outcome) else outcome, flush=True)
             outcomes.append(outcome)
-            if not options.only:
-                write_page(outcomes, options, (time.monotonic() - start) / 60)
-    found = [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
-    return 0 if all(outcome.is_clean for outcome in found) else 1
+            write_page(outcome)
+    return 0 if all(outcome.is_clean for outcome in outcomes if isinstance(outcome, Outcome)) else 1
 
 
 def faults(options: argparse.Namespace, folder: Path, stream: random.Random) -> Iterator[Outcome | str]:
@@ -74,7 +71,7 @@ def faults(options: argparse.Namespace, folder: Path, stream: random.Random) -> 
     def wanted(name: str) -> bool:
         return options.only in name
 
-    if wanted("store"):
+    if wanted("store") and options.store:
         yield kill_store(options.store, folder / "store", stream)
     assert run(folder / "quiet", *SWEEP, "workers=2").returncode == 0
     reference = numbers(folder / "quiet")
@@ -204,15 +201,20 @@ def _program(pid: int) -> bytes:
         return b""
 
 
-def write_page(outcomes: list[Outcome | str], options: argparse.Namespace, minutes: float) -> None:
-    """Write the table between the marks of the page."""
-    lines = [item.line() for item in outcomes if isinstance(item, Outcome)]
-    notes = [f"\n{item}" for item in outcomes if isinstance(item, str)]
-    command = f'make faults RUN="--store {options.store} --runs {options.runs}"'
-    ran = f"`{command}`, {minutes:.0f} minutes on {os.cpu_count()} cores."
-    table = "\n".join([ran, "", Outcome.HEAD, "|---" + "|---:" * (Outcome.HEAD.count("|") - 2) + "|", *lines, *notes])
-    marked = re.compile(r"(<!-- measured: faults -->\n).*?(<!-- end of measurement -->)", re.DOTALL)
-    PAGE.write_text(marked.sub(lambda match: f"{match[1]}{table}\n{match[2]}", PAGE.read_text()))
+def write_page(outcome: Outcome | str) -> None:
+    """Write an outcome into the table of the page, in the place of an earlier one of the same fault."""
+    page = PAGE.read_text()
+    marked = re.search(r"(<!-- measured: faults -->\n)(.*?)(<!-- end of measurement -->)", page, re.DOTALL)
+    assert marked is not None
+    lines = [line for line in marked[2].splitlines() if line.startswith("|")][2:]
+    new = outcome.line() if isinstance(outcome, Outcome) else f"| {outcome} |"
+    name = new.split("|")[1]
+    if not any(line.split("|")[1] == name for line in lines):
+        lines.append(new)
+    lines = [new if line.split("|")[1] == name else line for line in lines]
+    head = [Outcome.HEAD, "|---" + "|---:" * (Outcome.HEAD.count("|") - 2) + "|"]
+    table = "\n".join([*head, *lines])
+    PAGE.write_text(page.replace(marked[0], f"{marked[1]}{table}\n{marked[3]}"))
 
 
 if __name__ == "__main__":
