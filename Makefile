@@ -8,7 +8,7 @@ RUN ?=
 RESULTS ?= results
 
 .DEFAULT_GOAL := help
-.PHONY: help bench test test-compat lint check reproduce-tables corrected-tables comparison split-by-split docs docs-outputs docs-tables figures report figure-data browser-tools bench-speed bench-cost bench-scaling bench-mixed-tables clean
+.PHONY: help bench test test-compat test-engines faults lint check reproduce-tables corrected-tables comparison split-by-split docs docs-outputs docs-tables figures report figure-data browser-tools bench-speed bench-cost bench-scaling bench-mixed-tables bench-engines clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 26
@@ -33,6 +33,10 @@ $(VENV)/dev: $(VENV)/core
 	$(INSTALL) '.[dev]'
 	touch $@
 
+$(VENV)/engines: $(VENV)/dev
+	$(INSTALL) '.[dev,ray,slurm]'
+	touch $@
+
 # The newest scikit-learn, in an environment of its own; all other versions are the pinned ones.
 $(VENV)-compat/ready: $(VENV)/core
 	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python $(VENV)-compat
@@ -49,6 +53,12 @@ test: lint  ## Install, lint, run all tests
 
 test-compat: $(VENV)-compat/ready  ## The regressor's tests with the newest scikit-learn
 	$(VENV)-compat/bin/python -m pytest -n auto tests/test_estimator.py
+
+test-engines: $(VENV)/engines  ## The same rows on Dask, Ray and a Slurm of this machine (apt installs it where root runs this)
+	$(BIN)/python -m pytest -m engines -rs tests/engines
+
+faults: $(VENV)/engines  ## Kill and break everything at random, count what is lost, write docs/reliability.md (an hour)
+	$(BIN)/python tests/faults/campaign.py $(RUN)
 
 lint: $(VENV)/dev  ## Style and types
 	$(BIN)/ruff check .
@@ -100,12 +110,14 @@ browser-tools: $(VENV)/dev  ## Install what the browser tests need: chromium (De
 figure-data: $(VENV)/dev  ## Fit again what figures show of single splits, results/figure_data (20 minutes)
 	$(BIN)/python scripts/figure_data.py
 
-bench-speed bench-cost bench-scaling bench-mixed-tables: $(VENV)/dev
+bench-engines: $(VENV)/engines
+bench-speed bench-cost bench-scaling bench-mixed-tables bench-engines: $(VENV)/dev
 	$(BIN)/python benchmarks/$(subst -,_,$(@:bench-%=%)).py
 bench-speed:  ## Time a split of every dataset beside the plain computation and other libraries (20 minutes)
 bench-cost:  ## Time a split of the cross-fitted recipe beside NGBoost (20 minutes)
 bench-scaling:  ## Time and memory of the regressor from 1,000 to 1,000,000 rows (an hour)
 bench-mixed-tables:  ## The regressor with its defaults on tables with categories and gaps (10 minutes)
+bench-engines:  ## Overhead per task of every engine, and rows per second of the store
 
 clean:  ## Remove the environment and caches (never results)
 	rm -rf $(VENV) $(VENV)-compat .pytest_cache .mypy_cache .ruff_cache build dist site *.egg-info

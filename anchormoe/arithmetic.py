@@ -3,7 +3,9 @@
 NumPy and OpenBLAS choose their code by the processor, and code for AVX-512 adds in another order than code for AVX2.
 Training amplifies such differences in the last digit, up to a few thousandths of a split's score. So the harness asks
 both libraries for their AVX2 code. They read these variables when they are loaded, hence they must be set before NumPy
-is imported, or for a process that is about to start.
+is imported, or for a process that is about to start:
+
+    eval "$(python -m anchormoe.arithmetic)"        # in a shell, before the workers of a cluster
 
 numba's and XGBoost's results did not depend on the processor in any comparison; torch's may, which concerns the
 methods that train with torch.
@@ -47,8 +49,10 @@ def use_portable_arithmetic() -> None:
 
 
 def is_portable() -> bool:
-    """Tell whether the environment of this process asks for portable arithmetic."""
-    return all(os.environ.get(name) == value for name, value in portable_variables().items())
+    """Tell whether the environment of this process asks for portable arithmetic, or for more than that."""
+    return all(
+        set(value.split()) <= set(os.environ.get(name, "").split()) for name, value in portable_variables().items()
+    )
 
 
 @contextmanager
@@ -67,6 +71,11 @@ def portable_children() -> Iterator[None]:
                 os.environ[name] = value
 
 
+def shell_lines() -> str:
+    """Return the lines with which a shell gives portable arithmetic to the programs it starts."""
+    return "\n".join(f"export {name}='{value}'" for name, value in portable_variables().items())
+
+
 def _processor_flags() -> set[str]:
     try:
         with open("/proc/cpuinfo") as file:
@@ -74,3 +83,7 @@ def _processor_flags() -> set[str]:
     except OSError:
         return set()
     return set(line.partition(":")[2].split())
+
+
+if __name__ == "__main__":
+    print(shell_lines())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -30,8 +29,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             near = difflib.get_close_matches(name, COMMANDS, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise UserError(f"commands are {', '.join(COMMANDS)}, settings key=value; received {name}{hint}")
-        if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())  # a class in a file of this folder can be named, as under python -m
         return importlib.import_module(f"anchormoe.commands.{name}").main(words)
     except UserError as error:
         print(f"anchormoe-bench: {error}", file=sys.stderr)

@@ -9,6 +9,9 @@ Row = dict[str, Any]
 # Rows that agree in these columns are the same measurement. The config hash tells runs with different settings apart.
 IDENTITY = ("dataset", "method", "ablation", "protocol", "anchor", "seed", "split", "config_hash")
 
+# The scores that every finished row has had since the first release.
+ESSENTIAL_SCORES = ("rmse_y", "nll_y")
+
 
 def identity(row: Row) -> tuple[Any, ...]:
     """Return the values of the columns that identify a row."""
@@ -16,5 +19,5 @@ def identity(row: Row) -> tuple[Any, ...]:
 
 
 def good(row: Row) -> bool:
-    """Tell whether a row holds a finished measurement."""
-    return row["status"] == "ok"
+    """Tell whether a row holds a finished measurement: `ok` alone, without its scores, is none."""
+    return row["status"] == "ok" and all(isinstance(row.get(name), int | float) for name in ESSENTIAL_SCORES)

@@ -1,5 +1,6 @@
 """Fetching against a real HTTP server that misbehaves: what is reported, and that nothing half-written stays behind."""
 
+import contextlib
 import dataclasses
 import io
 import socket
@@ -22,7 +23,7 @@ from anchormoe.errors import UserError
 
 DATASETS = catalogue()
 ORIGINALS = Path(__file__).resolve().parents[2] / "shared" / "uci"
-FAST = Policy(attempts=2, backoff_seconds=0.01, timeout_seconds=0.3)
+FAST = Policy(attempts=2, backoff_seconds=0.01, timeout_seconds=0.3, deadline_seconds=3.0)
 
 
 def plain_text(name: str) -> bytes:
@@ -71,15 +72,33 @@ class Misbehaving(BaseHTTPRequestHandler):
             "once_truncated": (200, YACHT),
             "slow": (200, YACHT),
             "stalls": (200, YACHT),
+            "drips": (200, YACHT),
+            "superscript": (200, YACHT),
+            "long_length": (200, YACHT),
         }
         status, body = answers.get(behaviour, (404, HTML))
         cut = behaviour == "truncated" or (behaviour == "once_truncated" and requests.count(self.path) == 1)
+        released = self.server.released  # type: ignore[attr-defined]
         if behaviour == "slow":
-            self.server.released.wait(5)  # type: ignore[attr-defined]
+            released.wait(5)
         try:
+            if behaviour == "drips_head":
+                while not released.wait(0.05):
+                    self.wfile.write(b"H")
+                return
+            if behaviour == "elsewhere":
+                self.send_response(302)
+                self.send_header("Location", "http://[::1")
+                self.end_headers()
+                return
             self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
+            lengths = {"superscript": "\u00b2", "long_length": "9" * 5000}
+            self.send_header("Content-Length", lengths.get(behaviour, str(len(body))))
             self.end_headers()
+            if behaviour == "drips":
+                while not released.wait(0.05):
+                    self.wfile.write(b"1")
+                return
             self.wfile.write(body[: len(body) // 2] if cut or behaviour == "stalls" else body)
             if behaviour == "stalls":
                 self.wfile.flush()
@@ -147,6 +166,7 @@ def test_failures_that_pass_are_tried_again(server, tmp_path, path):
         ("evil.zip", r"refused: zip member '\.\./evil' would land outside the folder", 1),
         ("slow", r"no answer within 0.3 s \(2 attempts\)", 2),
         ("stalls", r"(no answer within 0.3 s|truncated).*\(2 attempts\)", 2),
+        ("elsewhere", "request failed", 1),
     ],
 )
 def test_bad_answers_are_one_clear_line_and_leave_nothing_behind(server, tmp_path, path, reason, attempts):
@@ -159,6 +179,24 @@ def test_bad_answers_are_one_clear_line_and_leave_nothing_behind(server, tmp_pat
     assert "data.mirror=" in message
     assert server.requests == [f"/{path}"] * attempts
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["drips", "drips_head"])
+def test_a_server_that_sends_a_byte_now_and_then_is_given_up_on(server, tmp_path, path):
+    policy = dataclasses.replace(FAST, deadline_seconds=0.4)
+    with pytest.raises(UserError, match=r"not finished within 0.4 s"):
+        fetch(at(server, path), cache_dir=tmp_path, policy=policy, console=Console(file=io.StringIO()))
+    assert server.requests == [f"/{path}"]
+    server.released.set()
+    time.sleep(0.1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["superscript", "long_length"])
+def test_a_length_that_is_no_number_is_no_traceback(server, tmp_path, path):
+    with contextlib.suppress(UserError):  # what the library makes of such an answer is its own affair
+        get(at(server, path), tmp_path)
+    assert all(file.stem == "yacht" for file in tmp_path.iterdir())
 
 
 def test_no_network_is_reported(tmp_path, monkeypatch):

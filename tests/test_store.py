@@ -1,7 +1,6 @@
 """Rows on disk: nothing torn, nothing twice, nothing lost."""
 
 import json
-import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ def make_row(split: int, *, status: str = "ok", config_hash: str = "abc", **valu
         "split": split,
         "config_hash": config_hash,
         "status": status,
+        **({"rmse_y": 0.5, "nll_y": 1.5} if status == "ok" else {}),
         **values,
     }
 
@@ -38,7 +38,7 @@ def test_a_good_row_is_stored_once(tmp_path: Path) -> None:
     assert RowFile(path).append(make_row(1, rmse_y=1.0))
     assert not RowFile(path).append(make_row(1, rmse_y=2.0))
     assert RowFile(path).append(make_row(1, config_hash="other"))
-    assert [row.get("rmse_y") for row in store.read(path)] == [1.0, None]
+    assert [row["rmse_y"] for row in store.read(path)] == [1.0, 0.5]
 
 
 def test_a_failed_row_gives_way_to_a_later_good_one(tmp_path: Path) -> None:
@@ -69,22 +69,44 @@ def test_a_damaged_line_in_the_middle_loses_only_itself(tmp_path: Path) -> None:
         assert [row["split"] for row in store.read(path)] == [1, 3]
 
 
-def _append_many(path: Path, first: int) -> None:
-    for split in range(first, first + 25):
-        RowFile(path).append(make_row(split % 40, padding="x" * 3000))
+def test_rows_appended_together_are_written_once_and_synced_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = []
+    original = store.os.fsync
+    monkeypatch.setattr(store.os, "fsync", lambda descriptor: synced.append(descriptor) or original(descriptor))
+    file = RowFile(tmp_path / "runs" / "boston.jsonl")
+    rows = [make_row(1), make_row(2), make_row(2, rmse_y=9.0), make_row(3, status="failed"), make_row(3)]
+    assert file.append_all(rows) == [make_row(1), make_row(2), make_row(3)]
+    assert len(synced) == 3, "the file, and the two folders that have a new entry"
+    assert file.append_all([make_row(2), make_row(4)]) == [make_row(4)]
+    assert len(synced) == 4
+    assert store.read(file.path) == [make_row(split) for split in (1, 2, 3, 4)]
 
 
-def test_several_processes_may_append_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "boston.jsonl"
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_append_many, args=(path, first)) for first in (0, 10, 20)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0, 0]
-    lines = path.read_text().splitlines()
-    assert sorted(json.loads(line)["split"] for line in lines) == list(range(40))
+def test_a_write_that_fails_leaves_no_part_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = RowFile(tmp_path / "boston.jsonl")
+    file.append(make_row(1))
+    before = file.path.read_bytes()
+
+    def no_space(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.os, "fsync", no_space)
+        with pytest.raises(OSError, match="No space"):
+            file.append(make_row(2))
+    assert file.path.read_bytes() == before
+    assert file.append(make_row(2))
+    assert store.read(file.path) == [make_row(1), make_row(2)]
+
+
+@pytest.mark.parametrize("missing", ["rmse_y", "nll_y"])
+def test_a_row_without_its_scores_is_not_finished(tmp_path: Path, missing: str) -> None:
+    file = RowFile(tmp_path / "boston.jsonl")
+    assert file.append(make_row(1, **{missing: None}))
+    assert file.append(make_row(1))
+    assert store.read(file.path) == [make_row(1)]
 
 
 def test_load_results_reads_the_named_experiments(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from rich.console import Console
 from rich.table import Table
 
 from anchormoe.data.catalogue import DatasetInfo, catalogue, info, raise_unknown
+from anchormoe.data.containers import ContainerError
 from anchormoe.data.dataset import load
 from anchormoe.data.download import CACHE_VARIABLE, cache_folder, cached_path, fetch
-from anchormoe.data.formats import ContainerError, verified_table
+from anchormoe.data.formats import verified_table
 from anchormoe.data.hazards import find_hazards
 from anchormoe.errors import UserError
 

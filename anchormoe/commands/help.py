@@ -39,9 +39,10 @@ Choices
 Other keys
   splits=1-20     which splits: 7, 1-5 or 1,3,8-10
   seed=1          of every stream: outer and inner splits, initial weights, anchor
-  workers=auto    processes of one thread each
+  workers=auto    processes of one thread each on this machine
+  engine=dask engine.address=tcp://host:8786    a cluster computes: dask, ray or slurm (docs/scaling-out.md)
   results_dir=results  experiment_name=runs    where rows go: results/runs/<dataset>.jsonl
-  model.*  train.*  anchor.*  crossfit.*  data.*    see --cfg job
+  model.*  train.*  anchor.*  crossfit.*  data.*  engine.*    see --cfg job
 
 Shell completion: eval "$(anchormoe-bench completion)" (bash, or zsh after bashcompinit)"""
 

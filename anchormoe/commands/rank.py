@@ -14,7 +14,8 @@ from anchormoe.distributions.scores import METRICS, ranked
 from anchormoe.errors import UserError
 from anchormoe.report import comparison, published
 
-HELP = """anchormoe-bench rank package.module.Class [method.params.NAME=VALUE ...] [workers=auto] [results_dir=results]
+HELP = """anchormoe-bench rank package.module.Class [method.params.NAME=VALUE ...] [workers=auto] [engine=local]
+                     [results_dir=results]
 
 Runs a regressor of yours on the nine datasets, 20 splits each, and ranks it among all methods that were run. Stop it
 and the same command goes on. The file it is in may lie in this folder. What the class must have: docs/your-method.md"""

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from anchormoe.commands.help import help_text
+from anchormoe.commands.progress import Watch
 from anchormoe.config.compose import composed, jobs
 from anchormoe.config.schema import STOCK_EXPERIMENTS, JobConfig
 from anchormoe.errors import UserError
-from anchormoe.rows import Row, good
 from anchormoe.running import store
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from anchormoe.running.driver import StoredTask
-    from anchormoe.running.tasks import Task
 
 _FLAGS = ("-m", "--multirun")  # Hydra's flags for a sweep; here a comma is enough
 
@@ -67,13 +64,13 @@ def parse(arguments: Sequence[str]) -> list[JobConfig]:
 
 
 _SELECTS = ("experiment", "dataset", "method", "anchor", "ablation", "protocol", "seed")  # named in every row
-_HARMLESS = ("experiment_name", "splits", "workers", "results_dir", "data.source", "data.mirror")
+_HARMLESS = ("experiment_name", "splits", "workers", "results_dir", "data.source", "data.mirror", "engine")
 
 
 def _require_stock(argument: str) -> None:
     """Refuse settings for the experiments behind the tables: rows with other settings measure something else."""
     key, equals, _ = argument.partition("=")
-    if equals and key not in (*_SELECTS, *_HARMLESS):
+    if equals and key not in (*_SELECTS, *_HARMLESS) and not key.startswith("engine."):
         names = ", ".join(STOCK_EXPERIMENTS)
         raise UserError(f"the experiments {names} take no settings, received {argument}; add experiment_name=<another>")
 
@@ -90,10 +87,14 @@ def run_jobs(wanted: Sequence[JobConfig], console: Console) -> pd.DataFrame:
     import pandas as pd
 
     from anchormoe.data.dataset import pinned
+    from anchormoe.running.costs import Costs
     from anchormoe.running.driver import Driver, StoredTask
-    from anchormoe.running.engines import local_engine
+    from anchormoe.running.engines import open_engine
+    from anchormoe.running.ownership import Ownership
     from anchormoe.running.tasks import make_task, require_runnable
 
+    if any(job.engine != wanted[0].engine for job in wanted):
+        raise UserError("engine must be one for all jobs of a sweep, received several; run them one after the other")
     tasks: list[StoredTask] = []
     for job in wanted:
         # The content hash is stated, so that a file which changes during the run is refused.
@@ -108,62 +109,11 @@ def run_jobs(wanted: Sequence[JobConfig], console: Console) -> pd.DataFrame:
     if len(todo) < len(tasks):
         console.print(f"{len(tasks) - len(todo)} of {len(tasks)} splits are stored already")
     if todo:
+        costs = Costs(item.task.labels["dataset"] for item in todo)
         with (
-            _Watch([item.task for item in todo], console) as watch,
-            local_engine(min(wanted[0].num_workers(), len(todo))) as engine,
+            Ownership({item.path for item in todo}, lambda line: console.print(line, markup=False)) as own,
+            Watch(todo, costs, console) as watch,
+            open_engine(wanted[0].engine, min(wanted[0].num_workers(), len(todo))) as engine,
         ):
-            driver.run(engine, watch.on_row)
+            driver.run(engine, own, watch.on_row, costs.seconds)
     return pd.DataFrame(driver.rows())
-
-
-class _Watch:
-    """A progress bar over all splits of all jobs.
-
-    It counts work instead of splits, so that the remaining time is right in a sweep that begins with small datasets.
-    """
-
-    def __init__(self, tasks: Sequence[Task], console: Console) -> None:
-        self.running: dict[str, list[Row]] = defaultdict(list)  # by configuration
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=10),
-            TextColumn("{task.fields[done]}/{task.fields[count]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            speed_estimate_period=24 * 3600,  # the average of the whole run: splits take seconds to minutes
-        )
-        total = sum(_work(task) for task in tasks)
-        self.bar = self.progress.add_task("starting", total=total, done=0, count=len(tasks))
-        self.done = 0
-
-    def __enter__(self) -> _Watch:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.progress.stop()
-
-    def on_row(self, item: StoredTask, row: Row) -> None:
-        """Move the bar by a row."""
-        self.done += 1
-        so_far = self.running[row["config_hash"]]
-        so_far.append(row)
-        finished = [item for item in so_far if good(item)]
-        text = f"{row['dataset']} {row['ablation']} split {row['split']}"
-        if finished:
-            rmse, nll = (sum(item[name] for item in finished) / len(finished) for name in ("rmse_y", "nll_z"))
-            text += f", RMSE {rmse:.3g} NLL(z) {nll:.3f}"
-        self.progress.update(self.bar, advance=_work(item.task), description=text, done=self.done)
-
-
-def _work(task: Task) -> float:
-    """Estimate the relative cost of a split: its rows, plus what even the smallest dataset costs.
-
-    Ridge regressions on 4096 features take about four times as long as a network.
-    """
-    from anchormoe.data.dataset import num_rows
-
-    rows = task.subsample or num_rows(task.dataset, task.variant)
-    return (700 + rows) * (4 if task.method == "rff_krr" else 1)

@@ -15,7 +15,7 @@ from anchormoe.data.catalogue import catalogue
 from anchormoe.errors import UserError
 from anchormoe.paths import shipped
 
-GROUPS = ("dataset", "protocol", "anchor", "model", "method", "ingredient", "ablation", "experiment")
+GROUPS = ("dataset", "protocol", "anchor", "model", "method", "ingredient", "ablation", "experiment", "engine")
 # Keys below these are parameters of other libraries, which the schema cannot know.
 _OPEN_KEYS = ("method.params.", "anchor.params.", "anchor.members.")
 

@@ -125,14 +125,45 @@ class Config:
         return getattr(self.protocol, self.ablation)
 
 
+class EngineKind(Enum):
+    local = "local"
+    dask = "dask"
+    ray = "ray"
+    slurm = "slurm"
+
+
+@dataclass
+class EngineConfig:
+    """Where tasks are computed. No number depends on it, so it is not part of a row's identity."""
+
+    kind: EngineKind = EngineKind.local
+    address: str | None = None  # of a running Dask scheduler or Ray cluster; None starts one on this machine
+    jobs: int = 1  # of Slurm, all that follows
+    cores: int = 1  # worker processes of one thread in each job
+    memory: str = "4GB"  # of a job
+    walltime: str = "01:00:00"  # of a job; a run that needs longer submits the next one
+    partition: str | None = None
+    account: str | None = None
+    interface: str | None = None  # the network interface on which workers reach the driver
+    directives: list[str] = field(default_factory=list)  # further options of sbatch, such as --exclusive
+    prologue: list[str] = field(default_factory=list)  # shell commands before the workers, such as module load python
+
+    def __post_init__(self) -> None:
+        with_address = self.address is None or self.kind in (EngineKind.dask, EngineKind.ray)
+        require(with_address, "engine.address", "left out unless engine=dask or engine=ray", self.address)
+        for name in ("jobs", "cores"):
+            require(getattr(self, name) > 0, f"engine.{name}", "a positive number", getattr(self, name))
+
+
 @dataclass
 class JobConfig(Config):
-    """A configuration with settings that change no number: the splits, the folder of the rows, the processes."""
+    """A configuration with settings that change no number: the splits, the folder of the rows, the engine."""
 
     experiment_name: str = "runs"  # folder under results_dir
     results_dir: str = "results"
     splits: str = f"1-{NUM_SPLITS}"
-    workers: str = "auto"  # processes of one thread each; auto: one per core
+    workers: str = "auto"  # processes of one thread each on this machine; auto: one per core
+    engine: EngineConfig = field(default_factory=EngineConfig)
     sweep: dict[str, str] = field(default_factory=dict)  # what an experiment runs, written as on the command line
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +22,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from anchormoe.data.catalogue import DatasetInfo
-from anchormoe.data.formats import MAX_BYTES, ContainerError, is_original, verified_table
+from anchormoe.data.containers import MAX_BYTES, ContainerError
+from anchormoe.data.formats import is_original, verified_table
 from anchormoe.errors import UserError
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ class Policy:
     attempts: int = 3  # per address
     backoff_seconds: float = 1.0  # doubles after each failed attempt
     timeout_seconds: float = 30.0  # for a connection, and between two bytes
+    deadline_seconds: float = 600.0  # for a whole attempt: a server may send a byte now and then for ever
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +125,7 @@ def _fetch_one(dataset: DatasetInfo, address: str, folder: Path, policy: Policy,
     temporary = Path(temporary_name)
     try:
         if _is_url(address):
-            _with_retries(lambda: _download(address, temporary, policy, console), policy)
+            _with_retries(lambda: _download_in_time(address, temporary, policy, console), policy)
         else:
             _copy(Path(address), temporary)
         data = temporary.read_bytes()
@@ -150,7 +153,30 @@ def _with_retries(attempt: Callable[[], None], policy: Policy) -> None:
             time.sleep(policy.backoff_seconds * 2 ** (number - 1))
 
 
-def _download(url: str, target: Path, policy: Policy, console: Console) -> None:
+def _download_in_time(url: str, target: Path, policy: Policy, console: Console) -> None:
+    """Download in a thread, which is left alone when the deadline has passed: no library limits the whole time."""
+    given_up = threading.Event()
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            _download(url, target, policy, console, given_up)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        thread.join(policy.deadline_seconds)
+    finally:
+        given_up.set()
+    if thread.is_alive():
+        raise _Failed(f"not finished within {policy.deadline_seconds:g} s")
+    if failures:
+        raise failures[0]
+
+
+def _download(url: str, target: Path, policy: Policy, console: Console, given_up: threading.Event) -> None:
     import requests  # slow to import, and only a download needs it
 
     try:
@@ -160,7 +186,7 @@ def _download(url: str, target: Path, policy: Policy, console: Console) -> None:
             if response.status_code != 200:
                 kind = _MayPass if response.status_code >= 500 or response.status_code == 429 else _Failed
                 raise kind(f"HTTP {response.status_code} {response.reason}".strip())
-            _save(response, target, console)
+            _save(response, target, console, given_up)
     except requests.exceptions.SSLError as error:
         raise _Failed("the server's certificate was not accepted") from error
     except requests.Timeout as error:
@@ -169,16 +195,19 @@ def _download(url: str, target: Path, policy: Policy, console: Console) -> None:
         # While a body is read, requests reports a read timeout as a ConnectionError.
         timed_out = "timed out" in str(error)
         raise _MayPass(f"no answer within {policy.timeout_seconds:g} s" if timed_out else "no connection") from error
-    except (requests.RequestException, UnicodeError) as error:
+    except (requests.RequestException, ValueError) as error:  # ValueError: an address that cannot be parsed
         raise _Failed(f"request failed ({type(error).__name__})") from error
 
 
-def _save(response: requests.Response, target: Path, console: Console) -> None:
+def _save(response: requests.Response, target: Path, console: Console, given_up: threading.Event) -> None:
     from requests.exceptions import ChunkedEncodingError
 
     length = response.headers.get("Content-Length", "")
     is_encoded = response.headers.get("Content-Encoding", "identity") != "identity"
-    expected = int(length) if length.isdigit() and not is_encoded else None
+    if given_up.is_set():
+        return
+    is_number = length.isascii() and length.isdigit() and len(length) <= 15  # a longer one says nothing
+    expected = int(length) if is_number and not is_encoded else None
     received = 0
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
@@ -187,6 +216,8 @@ def _save(response: requests.Response, target: Path, console: Console) -> None:
         try:
             for chunk in response.iter_content(_CHUNK_BYTES):
                 received += len(chunk)
+                if given_up.is_set():
+                    return
                 if received > MAX_BYTES:
                     raise _Failed(f"refused: larger than {MAX_BYTES // 2**20} MiB")
                 write(chunk)

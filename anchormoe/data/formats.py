@@ -1,29 +1,27 @@
 """Readers of data files: text, csv, xls, xlsx and arff, each also in zip or xz, become a float64 table.
 
 What counts is the parsed content. The same table in another container is accepted, a different table never is.
+Only the original files, known by their hash, and files that ship with the package are parsed in this process in
+every format; the readers of spreadsheets and arff meet any other file in a child process with limits.
 """
 
 import hashlib
 import io
-import lzma
 import re
-import stat
-import zipfile
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from anchormoe.data.catalogue import DatasetInfo
+from anchormoe.data.confined import confined_sheets
+from anchormoe.data.containers import ContainerError, decompress_xz, is_workbook, is_xz, is_zip, unpacked
 
-# The largest size of an unpacked archive and of a download; the largest original is under 4 MB.
-MAX_BYTES = 64 * 2**20
+MAX_COLUMNS = 10_000
 _DATA_SUFFIXES = (".csv", ".tsv", ".txt", ".data", ".xls", ".xlsx", ".arff", ".xz")
-
-
-class ContainerError(ValueError):
-    """Raised when bytes do not hold the wanted table; the message is a short reason without the address."""
 
 
 def content_sha256(table: np.ndarray) -> str:
@@ -51,7 +49,7 @@ def verified_table(data: bytes, dataset: DatasetInfo) -> np.ndarray:
     failure = None
     for file in _files(data, dataset.archive_member):
         try:
-            table = parse(file)
+            table = parse(file, trusted=is_original(file, dataset))
             require_content(table, dataset)
             return table
         except ContainerError as error:
@@ -66,29 +64,22 @@ def is_original(data: bytes, dataset: DatasetInfo) -> bool:
 
 def _files(data: bytes, first: str = "") -> Iterator[bytes]:
     """Yield the data files of a zip archive, the one named `first` before the others; anything else is one file."""
-    if not _is_plain_zip(data):
+    if is_zip(data) and not is_workbook(data):
+        yield from unpacked(data, _DATA_SUFFIXES, first)
+    else:
         yield data
-        return
-    with _open_zip(data) as archive:
-        names = [name for name in archive.namelist() if name.lower().endswith(_DATA_SUFFIXES)]
-        for name in sorted(names, key=lambda name: name.rsplit("/")[-1].lower() != first.lower()):
-            try:
-                file = archive.read(name)
-            except Exception as error:  # bad checksum, bad offset, encrypted, ...: zipfile has many
-                raise ContainerError(f"damaged or encrypted zip member {name!r}") from error
-            yield file
 
 
-def parse(data: bytes) -> np.ndarray:
+def parse(data: bytes, *, trusted: bool = False) -> np.ndarray:
     """Return the table of an original file as numbers, without the rows in which a value is missing or infinite.
 
     Title rows and notes around the table drop out as such rows; the content hash decides whether the rest is right.
     """
-    tables = [_numbers(cells).to_numpy() for cells in _sheets(data).values()]
+    tables = [_numbers(cells).to_numpy() for cells in _sheets(data, trusted).values()]
     return np.concatenate([table[np.isfinite(table).all(axis=1)] for table in tables])
 
 
-def read_table(data: bytes) -> tuple[list[str], np.ndarray]:
+def read_table(data: bytes, *, trusted: bool = False) -> tuple[list[str], np.ndarray]:
     """Return the column names and values of a file in which every value must be a finite number.
 
     The names are those of the heading; without a heading they are x1, x2, ... A ContainerError names the column that is
@@ -97,15 +88,16 @@ def read_table(data: bytes) -> tuple[list[str], np.ndarray]:
     files = list(_files(data))
     if len(files) != 1:
         raise ContainerError(f"must hold one data file, found {len(files)} in the archive")
-    sheets = _sheets(files[0])
+    sheets = _sheets(files[0], trusted)
     if len(sheets) != 1:
         raise ContainerError(f"must hold one sheet, found {len(sheets)}: {', '.join(sheets)}")
     (cells,) = sheets.values()
     columns = list(cells.columns)
+    occurrences = Counter(columns)
     for number, name in enumerate(columns, 1):
         if not name:
             raise ContainerError(f"every column must have a name, found none for column {number}")
-        if columns.count(name) > 1:
+        if occurrences[name] > 1:
             raise ContainerError(f"column names must differ, found {name!r} twice")
     numbers = _numbers(cells)
     for name in columns:
@@ -124,28 +116,47 @@ def read_table(data: bytes) -> tuple[list[str], np.ndarray]:
     return columns, table
 
 
-def _sheets(data: bytes) -> dict[str, pd.DataFrame]:
+def _sheets(data: bytes, trusted: bool) -> dict[str, pd.DataFrame]:
     """Return the cells of every sheet that is not empty, under the names of its columns; a text file is one sheet."""
-    if data[:6] == b"\xfd7zXZ\x00":
-        data = _decompress(data)
+    if is_xz(data):
+        data = decompress_xz(data)
     if not data.strip():
         raise ContainerError("an empty file")
     if re.match(rb"(\xef\xbb\xbf)?\s*<(!doctype html|html|head|\?xml)", data[:200], re.IGNORECASE):
         raise ContainerError("an HTML page instead of a data file")
+    if _is_excel(data) or _is_arff(data):
+        return foreign_sheets(data) if trusted else confined_sheets(data)
+    if b"\x00" in data:
+        raise ContainerError("a binary file of unknown type")
+    with _short_reasons():
+        return {"": _parse_delimited(_decode(data))}
+
+
+def foreign_sheets(data: bytes) -> dict[str, pd.DataFrame]:
+    """Return the sheets of a spreadsheet or an arff file."""
+    with _short_reasons():
+        return _parse_excel(data) if _is_excel(data) else {"": _parse_arff(_decode(data))}
+
+
+@contextmanager
+def _short_reasons() -> Iterator[None]:
+    """Turn what a parser raises on foreign bytes into a ContainerError."""
     try:
-        if data[:4] == b"PK\x03\x04" or data[:4] == b"\xd0\xcf\x11\xe0":
-            return _parse_excel(data)
-        if b"\x00" in data:
-            raise ContainerError("a binary file of unknown type")
-        text = _decode(data)
-        is_arff = re.search(r"^\s*@relation\b", text, re.I | re.M)
-        return {"": _parse_arff(text) if is_arff else _parse_delimited(text)}
-    except (ContainerError, KeyboardInterrupt, SystemExit):
+        yield
+    except (ContainerError, KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as error:
-        # Foreign bytes: each parser has its own exceptions, and calamine's panic is not even an Exception.
+        # Each parser has its own exceptions, and calamine's panic is not even an Exception.
         reason = " ".join(f"{type(error).__name__} {error}".split())
         raise ContainerError(f"not readable as a table ({reason})") from error
+
+
+def _is_excel(data: bytes) -> bool:
+    return is_zip(data) or data[:4] == b"\xd0\xcf\x11\xe0"
+
+
+def _is_arff(data: bytes) -> bool:
+    return re.search(rb"^(?:\xef\xbb\xbf)?[ \t]*@relation\b", data, re.IGNORECASE | re.MULTILINE) is not None
 
 
 def _decode(data: bytes) -> str:
@@ -158,7 +169,11 @@ def _decode(data: bytes) -> str:
 
 def _parse_delimited(text: str) -> pd.DataFrame:
     text = re.sub(r"\A(?:[ \t]*\r?\n)+", "", text)
-    separator = next((mark for mark in ";\t," if mark in text.splitlines()[0]), r"\s+")
+    first_line = re.split(r"[\r\n]", text, maxsplit=1)[0]
+    separator = next((mark for mark in ";\t," if mark in first_line), r"\s+")
+    for line in re.finditer(rf"[^\r\n]{{{MAX_COLUMNS},}}", text):  # a shorter line cannot have more columns
+        if len(re.findall(separator, line[0])) >= MAX_COLUMNS:
+            raise ContainerError(f"refused: a line has more than {MAX_COLUMNS} columns")
 
     def read(**options: Any) -> pd.DataFrame:
         return pd.read_csv(io.StringIO(text), sep=separator, header=None, skipinitialspace=True, **options)
@@ -175,8 +190,9 @@ def _parse_delimited(text: str) -> pd.DataFrame:
 
 
 def _parse_excel(data: bytes) -> dict[str, pd.DataFrame]:
-    if data[:2] == b"PK":
-        _open_zip(data).close()  # an xlsx is a zip archive: the same refusals apply
+    if is_zip(data):
+        for _ in unpacked(data):  # an xlsx is a zip archive: the same refusals apply
+            pass
     sheets = pd.read_excel(io.BytesIO(data), sheet_name=None, header=None, engine="calamine")
     named = {}
     for name, sheet in sheets.items():
@@ -217,37 +233,3 @@ def _named(heading: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
 def _numbers(cells: pd.DataFrame) -> pd.DataFrame:
     """Convert the cells to float64; what is not a number becomes missing."""
     return cells.apply(pd.to_numeric, errors="coerce").astype(np.float64)
-
-
-def _decompress(data: bytes) -> bytes:
-    try:
-        decompressor = lzma.LZMADecompressor()
-        plain = decompressor.decompress(data, max_length=MAX_BYTES)
-    except lzma.LZMAError as error:
-        raise ContainerError("a damaged xz file") from error
-    if not decompressor.eof:
-        raise ContainerError("a truncated or oversized xz file")
-    return plain
-
-
-def _is_plain_zip(data: bytes) -> bool:
-    if data[:4] != b"PK\x03\x04":
-        return False
-    with _open_zip(data) as archive:
-        return "xl/workbook.xml" not in archive.namelist()
-
-
-def _open_zip(data: bytes) -> zipfile.ZipFile:
-    """Open an archive, refusing one that is damaged, oversized, or would write outside its folder if extracted."""
-    try:
-        archive = zipfile.ZipFile(io.BytesIO(data))
-    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise ContainerError("a damaged or truncated zip archive") from error
-    for member in archive.infolist():
-        path = member.orig_filename.replace("\\", "/")
-        is_link = stat.S_ISLNK(member.external_attr >> 16)
-        if path.startswith("/") or re.match(r"[A-Za-z]:", path) or ".." in path.split("/") or is_link:
-            raise ContainerError(f"refused: zip member {path!r} would land outside the folder")
-    if sum(member.file_size for member in archive.infolist()) > MAX_BYTES:
-        raise ContainerError(f"refused: the archive unpacks to more than {MAX_BYTES // 2**20} MiB")
-    return archive

@@ -8,6 +8,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from anchormoe import methods
 from anchormoe.data.dataset import Dataset, load
 from anchormoe.data.splits import subsample
@@ -24,19 +26,21 @@ _DIAGNOSTICS = ("anchor_stage", "epoch", "longest_wait", "calibration_a", "calib
 
 def evaluate(task: Task) -> Row:
     """Fit and score the regressor of a task and return its row; a failure of the method becomes a failed row."""
-    dataset = load_dataset(task)
-    row: Row = {
-        **task.labels,
-        "variant": dataset.variant,
-        "num_rows": len(dataset.y),
-        "num_features": dataset.X.shape[1],
-        "data_sha256": dataset.sha256,
-    }
+    row = dict(task.labels)
     try:
+        dataset = load_dataset(task)
+        row |= {
+            "variant": dataset.variant,
+            "num_rows": len(dataset.y),
+            "num_features": dataset.X.shape[1],
+            "data_sha256": dataset.sha256,
+        }
         measured = _measure(task, dataset)
     except UserError:
         raise
-    except Exception as error:  # one bad split must not stop a sweep; the row says what happened
+    except (Exception, SystemExit) as error:  # one bad split must not stop a sweep; the row says what happened
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from None
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(frame.filename).name}:{frame.lineno}"
         return failed_row(row, f"{type(error).__name__}: {error} ({where})")
@@ -48,6 +52,16 @@ def evaluate(task: Task) -> Row:
         "threads": num_threads(),
         **environment(),
     }
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Tell whether an error comes from an interruption; numba raises errors of its own when one meets its compiler."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, KeyboardInterrupt):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def failed_row(labels: Row, error: str) -> Row:
@@ -82,13 +96,21 @@ def _measure(task: Task, dataset: Dataset) -> Row:
     return {
         **metrics,
         "pit_counts": pit_counts(distribution, dataset.y[test]),
-        **{name: _finite(value) for name, value in diagnostics.items()},
+        **{name: _plain(value) for name, value in diagnostics.items()},
         "scale_y": distribution.scale,
         "fit_seconds": round(fit_seconds, 3),
         "predict_seconds": round(predicted - fitted, 4),
     }
 
 
-def _finite(value: Any) -> Any:
-    """Replace a number that JSON cannot hold by None: a diagnostic must not cost a row."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _plain(value: Any) -> Any:
+    """Return a diagnostic as JSON can hold it, None for a number that is not finite: it must not cost a row."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int | None) else str(value)

@@ -28,7 +28,7 @@ def environment() -> dict[str, Any]:
         "code_version": commit,
         "code_dirty": dirty,
         "versions": {"python": platform.python_version(), **_library_versions()},
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "portable_arithmetic": is_portable(),
     }
 
@@ -51,9 +51,10 @@ def _code_version() -> tuple[str, bool]:
     folder = Path(__file__).resolve().parent.parent
 
     def git(*arguments: str) -> str:
-        return subprocess.run(
-            ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True
-        ).stdout.strip()
+        # The checkout may belong to another user: its code is running already, so git may read it too.
+        allowed = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false")
+        command = ["git", *allowed, *arguments]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
         git("ls-files", "--error-unmatch", "__init__.py")  # fails if the package is installed inside another checkout
@@ -62,7 +63,8 @@ def _code_version() -> tuple[str, bool]:
         return __version__, False
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """Return the name of this machine's processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

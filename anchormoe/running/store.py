@@ -1,17 +1,17 @@
 """Rows on disk: `results/<experiment>/<dataset>.jsonl`, one JSON object per line, appended as each split ends.
 
-Several runs may append to one file. A line is written under a lock, in one write, and synced. A line that a power
-failure left incomplete is dropped with a warning when it is read, and removed by the next append.
+One run at a time appends to a file (running/ownership.py). Lines are written in one write and synced. A line that a
+power failure left incomplete is dropped with a warning when it is read, and removed by the next append. Reading and
+appending take time in proportion to the rows.
 """
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import json
 import os
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,26 +48,48 @@ class RowFile:
         return list(self._rows.values())
 
     def append(self, row: Row) -> bool:
-        """Append a row and sync it; return False and write nothing if a good row of its identity is already there."""
-        line = (json.dumps(row, allow_nan=False) + "\n").encode()
+        """Append a row; return False and write nothing if a good row of its identity is already there."""
+        return self.append_all([row]) == [row]
+
+    def append_all(self, rows: Iterable[Row]) -> list[Row]:
+        """Append rows in one write and sync them; return those written, without any whose good row is already there."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(self.path) as descriptor:
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
             tail = self._read_on(descriptor)
             whole_tail = _parsed(tail)  # a whole row without its newline, as an editor may leave it
             if whole_tail is not None:
                 self._rows[identity(whole_tail)] = whole_tail
-            stored = self._rows.get(identity(row))
-            if stored is not None and good(stored):
-                return False
-            os.ftruncate(descriptor, self._position)  # else a torn last line would join this one
-            os.lseek(descriptor, self._position, os.SEEK_SET)
-            if whole_tail is not None:
-                line = tail + b"\n" + line
-            with os.fdopen(os.dup(descriptor), "wb") as file:
-                file.write(line)
-            os.fsync(descriptor)
+            new: dict[tuple[Any, ...], Row] = {}
+            for row in rows:
+                key = identity(row)
+                if not any(good(known[key]) for known in (self._rows, new) if key in known):
+                    new[key] = row
+            if not new:
+                return []
+            text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in new.values()).encode()
+            self._write(descriptor, tail + b"\n" + text if whole_tail is not None else text)
             self._read_on(descriptor)
-        return True
+        finally:
+            os.close(descriptor)
+        return list(new.values())
+
+    def _write(self, descriptor: int, text: bytes) -> None:
+        """Write after the last whole line, and leave no part of it where that fails."""
+        is_new = self._position == 0
+        os.ftruncate(descriptor, self._position)  # else a torn last line would join this one
+        os.lseek(descriptor, self._position, os.SEEK_SET)
+        try:
+            with os.fdopen(os.dup(descriptor), "wb") as file:
+                file.write(text)
+            os.fsync(descriptor)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, self._position)
+            raise
+        if is_new:
+            for folder in (self.path.parent, self.path.parent.parent):
+                _sync_folder(folder)  # else a power failure may take the name of the new file
 
     def _read_on(self, descriptor: int) -> bytes:
         """Read the lines that were added since the last call, and return what follows the last newline."""
@@ -122,14 +144,13 @@ def require_writable(path: Path) -> None:
         ) from None
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield descriptor
-    finally:
-        os.close(descriptor)  # releases the lock
+def _sync_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # some network file systems cannot
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _parsed(line: bytes) -> Row | None:

@@ -9,19 +9,20 @@ from contextlib import contextmanager
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Limit every library to one thread.
+    """Limit every library to one thread, and joblib to this process.
 
     Processes whose threads share cores run many times slower, and the order of float32 sums, hence the numbers, would
     depend on the machine.
     """
     import torch
     import xgboost  # noqa: F401  (loaded first, so that its OpenMP runtime is limited too)
+    from joblib import parallel_config
     from threadpoolctl import threadpool_limits
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with threadpool_limits(1):
+        with threadpool_limits(1), parallel_config(backend="sequential"):
             yield
     finally:
         torch.set_num_threads(before)

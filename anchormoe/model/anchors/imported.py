@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
+import sys
 import sysconfig
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,17 +22,37 @@ def import_regressor(key: str, path: str) -> Any:
     module_name, _, name = path.rpartition(".")
     reason = "it has no fit and predict"
     try:
-        found = getattr(importlib.import_module(module_name), name)
+        found = getattr(_import_module(module_name), name)
         if hasattr(found, "fit") and (hasattr(found, "predict") or hasattr(found, "predict_dist")):
             return found
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
-        reason = str(error)
+    except (Exception, SystemExit) as error:  # whatever a module of the user's raises while it is imported
+        reason = str(error) or type(error).__name__
     raise UserError(f"{key} must be the import path of a regressor, received {path}: {reason}")
+
+
+def _import_module(name: str) -> ModuleType:
+    """Import a module of an installed package, or of a file in the current folder.
+
+    The folder is on the path meanwhile only, and stays there if the module was found in it. So a command that names no
+    class runs no code of the folder that it is started in.
+    """
+    folder = os.getcwd()
+    if folder in sys.path:
+        return importlib.import_module(name)
+    sys.path.append(folder)
+    file = None
+    try:
+        module = importlib.import_module(name)
+        file = getattr(module, "__file__", None)
+        return module
+    finally:
+        if file is None or not Path(file).is_relative_to(folder):
+            sys.path.remove(folder)
 
 
 def own_source(path: str) -> bytes | None:
     """Return the source of a class outside installed libraries, which may change under the same name; else None."""
-    file = getattr(importlib.import_module(path.rpartition(".")[0]), "__file__", None)
+    file = getattr(_import_module(path.rpartition(".")[0]), "__file__", None)
     installed = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib", "stdlib")]
     if file is None or any(Path(file).is_relative_to(folder) for folder in installed):
         return None

@@ -12,12 +12,12 @@ experts, must be lengths of arrays and not of tuples, and whole numbers must not
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from numba import njit
 from numba.core import event
 
+from anchormoe.model.kernels.cache import KernelCache
 from anchormoe.model.kernels.clock import exclude
 
 __all__ = ["compiled", "inlined", "inner"]
@@ -26,15 +26,11 @@ _njit = partial(njit, error_model="numpy", fastmath={"contract"}, no_cfunc_wrapp
 inner = _njit(no_cpython_wrapper=True)
 inlined = _njit(inline="always")
 
-_files = [file.stat() for file in sorted(Path(__file__).parent.glob("*.py"))]
-_KERNELS_STAMP = tuple((file.st_mtime, file.st_size) for file in _files)
-
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile an entry point and keep it on disk until its own file or any file of the kernels changes."""
-    dispatcher = _njit(cache=True)(function)
-    index = dispatcher._cache._cache_file  # numba itself would look at the function's own file only
-    index._source_stamp = (index._source_stamp, _KERNELS_STAMP)
+    dispatcher = _njit(function)
+    dispatcher._cache = KernelCache(function)
     return dispatcher
 
 

@@ -1,4 +1,4 @@
-"""Engines: executors that move tasks to where they are computed and bring the rows back. The driver stores them."""
+"""The engine of this machine: this process for one worker, else processes of one thread each."""
 
 from __future__ import annotations
 
@@ -7,43 +7,27 @@ import multiprocessing
 import os
 import signal
 import sys
-import tempfile
 import threading
 import time
 import types
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from anchormoe.arithmetic import is_portable, portable_children
+from anchormoe.arithmetic import portable_children
+from anchormoe.running.engines.base import Engine, WorkerDied
+from anchormoe.running.temporary import temporary_folder
 
 _PATIENCE = 10.0  # seconds that a worker has to exit
-
-
-class WorkerDied(Exception):
-    """Raised when the process that computed a task has died, for example for lack of memory."""
-
-
-class Engine(Executor):
-    """An executor with a `capacity`: the number of tasks that it should hold at a time.
-
-    This is little more than it computes at a time, so that an interruption leaves no queue to wait for.
-    """
-
-    capacity: int
-
-
-def local_engine(workers: int) -> Engine:
-    """Return the engine of this machine: processes of one thread each, for one worker this process if it will do."""
-    return InProcess() if workers == 1 and is_portable() else LocalProcesses(workers)
 
 
 class InProcess(Engine):
     """An engine that computes every task immediately, in this process, with one thread."""
 
+    name = "local"
     capacity = 1
 
     def __init__(self) -> None:
@@ -51,7 +35,7 @@ class InProcess(Engine):
         from anchormoe.running.threads import one_thread
 
         self._lifetime = ExitStack()
-        folder = self._lifetime.enter_context(tempfile.TemporaryDirectory(prefix="anchormoe-"))
+        folder = self._lifetime.enter_context(temporary_folder())
         self._lifetime.enter_context(one_thread())
         self._lifetime.enter_context(shared_fits(folder))
 
@@ -73,9 +57,12 @@ class LocalProcesses(Engine):
     A future whose worker died has the exception WorkerDied; a new worker takes the next task.
     """
 
+    name = "local"
+
     def __init__(self, workers: int) -> None:
         self.capacity = workers + 1
-        self._folder = tempfile.TemporaryDirectory(prefix="anchormoe-")
+        self._lifetime = ExitStack()
+        self._folder = self._lifetime.enter_context(temporary_folder())
         self._lock = threading.RLock()
         self._waiting: deque[tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = deque()
         self._idle = [self._new_worker() for _ in range(workers)]
@@ -85,7 +72,7 @@ class LocalProcesses(Engine):
     def _new_worker(self) -> ProcessPoolExecutor:
         context = multiprocessing.get_context("spawn")  # forking a process that has run torch can deadlock
         return ProcessPoolExecutor(
-            1, mp_context=context, initializer=_start_worker, initargs=(os.getpid(), self._folder.name)
+            1, mp_context=context, initializer=_start_worker, initargs=(os.getpid(), self._folder)
         )
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
@@ -110,6 +97,11 @@ class LocalProcesses(Engine):
                     self._idle.append(self._new_worker())
                     self._waiting.appendleft((future, function, arguments, named))
                     continue
+                except OSError as error:  # no process could be started
+                    self._idle.append(worker)
+                    future.set_exception(WorkerDied(f"a worker process could not be started: {error.strerror}"))
+                    continue
+                _leave_results_to(worker)
                 self._busy.append(worker)
                 inner.add_done_callback(functools.partial(self._finish, future, worker))
 
@@ -147,7 +139,18 @@ class LocalProcesses(Engine):
             if process.is_alive():  # else it might still write into the folder of shared fits while that is removed
                 process.kill()
                 process.join()
-        self._folder.cleanup()
+        self._lifetime.close()
+
+
+def _leave_results_to(worker: ProcessPoolExecutor) -> None:
+    """Close this process's own end of the pipe on which a worker, now started, sends its results.
+
+    A worker that is killed in the middle of a result leaves a part of it in the pipe. As long as anybody could still
+    write to it, the pool would wait for the rest for ever.
+    """
+    queue: Any = worker._result_queue  # type: ignore[attr-defined]
+    if not queue._writer.closed:
+        queue._writer.close()
 
 
 @contextmanager

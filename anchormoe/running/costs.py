@@ -1,0 +1,43 @@
+"""Seconds that tasks take, from stored rows: for the order of a sweep, and for the time that it still needs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from anchormoe.data.dataset import num_rows
+from anchormoe.paths import shipped
+from anchormoe.rows import Row, good
+from anchormoe.running import store
+from anchormoe.running.tasks import Task
+
+_MEASURED = ("comparison", "crossfit", "corrected")  # shipped experiments that have every method on every dataset
+_ROWS_PER_SECOND = 700  # a first guess where nothing is measured; even the smallest dataset takes a second
+
+
+class Costs:
+    """The mean seconds of each method on each dataset, which grow more exact as rows come in."""
+
+    def __init__(self, datasets: Iterable[str]) -> None:
+        self._sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+        for dataset in set(datasets):
+            for experiment in _MEASURED:
+                for row in store.read(store.path_for(shipped("results"), experiment, dataset)):
+                    self.learn(row)
+        self._from_stored = dict(self._sums)
+        self._sums.clear()
+
+    def learn(self, row: Row) -> None:
+        """Take a finished row into account; rows of this run replace what rows of other machines say."""
+        if good(row) and isinstance(row.get("fit_seconds"), int | float):
+            total = self._sums[row["method"], row["dataset"]]
+            total[0] += row["fit_seconds"] + row.get("predict_seconds", 0.0)
+            total[1] += 1
+
+    def seconds(self, task: Task) -> float:
+        """Estimate the seconds of a task."""
+        key = task.labels["method"], task.labels["dataset"]
+        total, count = self._sums.get(key) or self._from_stored.get(key) or (0.0, 0.0)
+        if count:
+            return max(total / count, 0.01)
+        return 1 + (task.subsample or num_rows(task.dataset, task.variant)) / _ROWS_PER_SECOND

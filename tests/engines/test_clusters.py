@@ -1,0 +1,56 @@
+"""Dask, Ray and Slurm: real clusters of this machine give the rows of one machine, bit for bit, and stop when told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from clusters import Cluster, Unavailable, dask_cluster, ray_cluster, slurm_cluster
+from sweep import SWEEP, numbers, run, stopped_while_asleep
+
+pytestmark = pytest.mark.engines
+
+CLUSTERS: dict[str, Callable[[], AbstractContextManager[Cluster]]] = {
+    "dask": dask_cluster,
+    "ray": ray_cluster,
+    "slurm": slurm_cluster,
+}
+SETTINGS = [*SWEEP, "splits=1-2"]
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    results = tmp_path_factory.mktemp("local")
+    assert run(results, *SETTINGS, "workers=2").returncode == 0
+    return numbers(results)
+
+
+@pytest.fixture(scope="module", params=CLUSTERS)
+def cluster(request: pytest.FixtureRequest):
+    try:
+        with CLUSTERS[request.param]() as started:
+            yield started
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def test_rows_are_those_of_one_machine(cluster: Cluster, expected: dict, tmp_path: Path) -> None:
+    done = run(tmp_path, *SETTINGS, *cluster.settings, **cluster.environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = numbers(tmp_path)
+    assert len(found) == 8
+    assert found == expected
+    assert {row["threads"] for row in found.values()} == {1}
+
+
+def test_a_run_that_is_told_to_stop_leaves_no_task_running(cluster: Cluster, tmp_path: Path) -> None:
+    stopped_while_asleep(tmp_path, cluster.settings, cluster.environment)
+
+
+def test_the_cluster_serves_another_run(cluster: Cluster, tmp_path: Path) -> None:
+    settings = ("dataset=yacht", "method=sklearn.linear_model.Ridge", "splits=1-3", *cluster.settings)
+    done = run(tmp_path, *settings, **cluster.environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(numbers(tmp_path)) == 3

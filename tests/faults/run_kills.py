@@ -1,0 +1,172 @@
+"""Kill -9 of parts of whole runs at random moments until a sweep is complete: its rows are those of a quiet run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import engines_path  # noqa: F401  (makes the modules of tests/engines importable)
+from outcome import Outcome
+from sweep import command, stored, without_circumstances
+
+from anchormoe.rows import identity
+
+SWEEP = ("dataset=yacht,boston", "anchor=ridge", "train.epochs=3")
+_PATIENCE = 300.0
+
+
+@dataclass
+class Campaign:
+    """One kind of kill on one engine."""
+
+    fault: str
+    settings: Sequence[str]
+    kill: Callable[[subprocess.Popen[str]], None]
+    environment: dict[str, str] = field(default_factory=dict)
+    repair: Callable[[], None] = lambda: None  # called after each kill
+    sweep: Sequence[str] = SWEEP
+
+    def run(self, kills: int, folder: Path, reference: dict[Any, Any], stream: random.Random) -> Outcome:
+        """Kill as often as asked, complete the sweep, and start it anew each time it is complete."""
+        outcome = Outcome(self.fault)
+        folder.mkdir(parents=True)
+        results, temporary = folder / "results", folder / "tmp"
+        temporary.mkdir()
+        while outcome.kills < kills:
+            outcome.kills += self._disturb(results, temporary, outcome, stream)
+            if len(lines(results)) >= len(reference):
+                self._complete(results, temporary, reference, outcome)
+        if results.exists():
+            self._complete(results, temporary, reference, outcome)
+        return outcome
+
+    def _start(self, results: Path, temporary: Path) -> tuple[subprocess.Popen[str], str]:
+        mark = uuid.uuid4().hex
+        variables = {"OMP_NUM_THREADS": "1", "TMPDIR": str(temporary), "ANCHORMOE_CAMPAIGN": mark}
+        process = subprocess.Popen(
+            command(results, *self.sweep, *self.settings),
+            env={**os.environ, **variables, **self.environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        return process, mark
+
+    def _disturb(self, results: Path, temporary: Path, outcome: Outcome, stream: random.Random) -> int:
+        """Start the sweep and kill at a random moment; return 0 if it ended before."""
+        before = lines(results)
+        process, mark = self._start(results, temporary)
+        if stream.random() < 0.2:
+            moment = time.monotonic() + stream.uniform(0, 6)  # also before the first row
+            _wait(lambda: process.poll() is not None or time.monotonic() > moment)
+        else:
+            goal = len(before) + stream.randint(1, 8)
+            _wait(lambda: process.poll() is not None or len(lines(results)) >= goal)
+            time.sleep(stream.uniform(0, 0.2))
+        if process.poll() is not None:
+            outcome.tracebacks += "Traceback" in process.communicate()[0]
+            return 0
+        seen = lines(results)
+        self.kill(process)
+        try:
+            output = process.communicate(timeout=_PATIENCE)[0]
+        except subprocess.TimeoutExpired:
+            outcome.processes += 1  # it hangs
+            os.killpg(process.pid, signal.SIGKILL)
+            output = process.communicate()[0]
+        outcome.tracebacks += "Traceback" in output
+        outcome.lost += len((before | seen) - lines(results))
+        outcome.processes += _orphans(mark)
+        self.repair()
+        return 1
+
+    def _complete(self, results: Path, temporary: Path, reference: dict[Any, Any], outcome: Outcome) -> None:
+        for _ in range(4):  # a failed split, whose worker was killed, is computed by the next run
+            process, mark = self._start(results, temporary)
+            output = process.communicate(timeout=_PATIENCE)[0]
+            outcome.tracebacks += "Traceback" in output
+            outcome.processes += _orphans(mark)
+            if process.returncode == 0:
+                break
+        found = without_circumstances(stored(results))
+        outcome.doubled += doubled(results)
+        outcome.rows += len(found)
+        outcome.lost += len(set(reference) - set(found))
+        outcome.different += sum(found[key] != reference[key] for key in set(reference) & set(found))
+        outcome.folders += len([path for path in temporary.iterdir() if path.name.startswith("anchormoe")])
+        outcome.folders += len(list(results.rglob("*.lock")))
+        shutil.rmtree(results)
+        shutil.rmtree(temporary)
+        temporary.mkdir()
+
+
+def doubled(results: Path) -> int:
+    """Count the finished rows that are stored more than once."""
+    rows = [json.loads(line) for line in lines(results)]
+    finished = [identity(row) for row in rows if row["status"] == "ok"]
+    return len(finished) - len(set(finished))
+
+
+def lines(results: Path) -> set[bytes]:
+    """Return the whole lines that are stored."""
+    paths = (results / "runs").glob("*.jsonl")
+    return {line for path in paths for line in path.read_bytes().split(b"\n")[:-1]}
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _orphans(mark: str) -> int:
+    """Count the processes of a run that live a few seconds after its end, and end them."""
+    alive: list[int] = []
+    for _ in range(50):
+        alive = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _has(entry, mark)]
+        if not alive:
+            return 0
+        time.sleep(0.1)
+    for pid in alive:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return len(alive)
+
+
+def _has(entry: Path, mark: str) -> bool:
+    try:
+        return mark.encode() in (entry / "environ").read_bytes()
+    except OSError:
+        return False
+
+
+# --- what is killed
+
+
+def kill_driver(process: subprocess.Popen[str]) -> None:
+    process.kill()
+
+
+def kill_worker_of(stream: random.Random) -> Callable[[subprocess.Popen[str]], None]:
+    """Return a function that kills one of the processes that a driver has started."""
+
+    def kill(process: subprocess.Popen[str]) -> None:
+        tasks = Path(f"/proc/{process.pid}/task").glob("*/children")
+        children = [pid for path in tasks for pid in path.read_text().split()]
+        with suppress(ProcessLookupError):
+            if children:
+                os.kill(int(stream.choice(children)), signal.SIGKILL)
+
+    return kill
