@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import time
@@ -15,6 +16,7 @@ from sweep import SWEEP, numbers, run, started, stopped_while_asleep
 from anchormoe import cli
 from anchormoe.errors import UserError
 from anchormoe.running.engines.dask import open_dask
+from anchormoe.running.provenance import environment
 from anchormoe.running.worker import Terms, compute
 
 pytest.importorskip("distributed")
@@ -62,10 +64,17 @@ def test_a_worker_that_dies_is_replaced_and_its_tasks_are_computed_again(cluster
 @pytest.mark.parametrize("name", ["numpy", "python", "anchormoe"])
 def test_a_worker_with_other_versions_is_refused(name: str) -> None:
     terms = Terms.of_driver()
-    versions = {**terms.versions, name: "0.1"} if name != "anchormoe" else terms.versions
-    other = Terms(terms.folder, versions, "0.1" if name == "anchormoe" else terms.code_version)
+    changes = {"code_version": "0.1"} if name == "anchormoe" else {"versions": {**terms.versions, name: "0.1"}}
+    other = dataclasses.replace(terms, **changes)
     with pytest.raises(UserError, match=rf"must have the driver's versions, received {name} \S+ instead of 0.1"):
         compute(other, pow, 2, 3)
+
+
+def test_a_worker_that_may_compute_other_digits_is_refused() -> None:
+    terms = Terms.of_driver()
+    terms.require({**environment(), "portable_arithmetic": True})
+    with pytest.raises(UserError, match=r"must compute with AVX2 like all others.*eval \"\$\(python -m anchormoe"):
+        terms.require({**environment(), "portable_arithmetic": False})
 
 
 @pytest.mark.parametrize(
