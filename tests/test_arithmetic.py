@@ -52,8 +52,8 @@ def test_numpy_does_what_the_variables_say() -> None:
     code = """
 from anchormoe.arithmetic import use_portable_arithmetic
 use_portable_arithmetic()
-from numpy._core._multiarray_umath import __cpu_features__ as has
-print([name for name in has if name.startswith("AVX512") and has[name]])
+from numpy._core._multiarray_umath import __cpu_dispatch__ as choices, __cpu_features__ as has
+print([name for name in choices if name.startswith("AVX512") and has[name]])
 """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("NPY_", "OPENBLAS_"))}
     command = [sys.executable, "-W", "error", "-c", code]
