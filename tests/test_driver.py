@@ -110,6 +110,18 @@ def test_a_cancelled_future_is_a_lost_engine(path: Path) -> None:
         run(path, Cancelling())
 
 
+def test_an_engine_that_takes_no_more_tasks_is_a_lost_engine(path: Path) -> None:
+    class Closed(Immediate):
+        def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+            if len(self.splits) == 3:
+                raise OSError("no connection to the scheduler")
+            return super().submit(function, *arguments)
+
+    with pytest.raises(UserError, match="must stay reachable, received OSError no connection"):
+        run(path, Closed())
+    assert [row["split"] for row in store.read(path)] == [1, 2, 3]
+
+
 def test_a_run_whose_file_was_taken_over_stops_before_it_writes(path: Path) -> None:
     path.parent.mkdir()
     driver = Driver(tasks(path), attrgetter("labels"))

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -67,6 +68,24 @@ def test_a_lock_of_a_killed_process_is_taken_over_at_once(rows: Path) -> None:
     assert len(said) == 1
     assert f"taking over {rows} from process {owner.pid}" in said[0]
     owner.stdout.close()
+
+
+def test_what_a_run_left_that_was_killed_after_its_last_row_is_cleared_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    rows = tmp_path / "runs" / "yacht.jsonl"
+    arguments = ["dataset=yacht", "method=sklearn.linear_model.Ridge", "splits=1", "workers=1"]
+    assert cli.main([*arguments, f"results_dir={tmp_path}"]) == 0
+    (tmp_path / "anchormoe-run-left").mkdir()
+    with Ownership([rows]):
+        alive = lock_of(rows).read_text()
+    lock_of(rows).write_text(alive.replace(f"/{os.getpid()}/", f"/{os.getpid()}/9"))  # of a process that started later
+    assert cli.main([*arguments, f"results_dir={tmp_path}"]) == 0
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["runs", "yacht.jsonl"]
+    left_by_another_host(rows)
+    assert cli.main([*arguments, f"results_dir={tmp_path}"]) == 0
+    assert lock_of(rows).exists(), "that run may be alive"
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[1]", '{"pid": 1}'])

@@ -90,8 +90,9 @@ def run_jobs(wanted: Sequence[JobConfig], console: Console) -> pd.DataFrame:
     from anchormoe.running.costs import Costs
     from anchormoe.running.driver import Driver, StoredTask
     from anchormoe.running.engines import open_engine
-    from anchormoe.running.ownership import Ownership
+    from anchormoe.running.ownership import Ownership, remove_abandoned_locks
     from anchormoe.running.tasks import make_task, require_runnable
+    from anchormoe.running.temporary import remove_abandoned_folders
 
     if any(job.engine != wanted[0].engine for job in wanted):
         raise UserError("engine must be one for all jobs of a sweep, received several; run them one after the other")
@@ -108,6 +109,9 @@ def run_jobs(wanted: Sequence[JobConfig], console: Console) -> pd.DataFrame:
     todo = driver.pending()
     if len(todo) < len(tasks):
         console.print(f"{len(tasks) - len(todo)} of {len(tasks)} splits are stored already")
+    # What runs left behind that were killed after the last row of a file, or anywhere else on this machine.
+    remove_abandoned_locks({item.path for item in tasks} - {item.path for item in todo})
+    remove_abandoned_folders()
     if todo:
         costs = Costs(item.task.labels["dataset"] for item in todo)
         with (

@@ -62,10 +62,13 @@ class Driver:
         running: dict[Future[Row], StoredTask] = {}
         done: queue.SimpleQueue[Future[Row]] = queue.SimpleQueue()
         while True:
-            for item in itertools.islice(waiting, max(0, engine.capacity - len(running))):
-                future = engine.submit(self._compute, item.task)
-                running[future] = item
-                future.add_done_callback(done.put)
+            try:
+                for item in itertools.islice(waiting, max(0, engine.capacity - len(running))):
+                    future = engine.submit(self._compute, item.task)
+                    running[future] = item
+                    future.add_done_callback(done.put)
+            except Exception as error:  # its scheduler is gone
+                raise _lost(engine, error) from None
             if not running:
                 return
             finished = [(running.pop(future), future) for future in _all_waiting(done)]
@@ -117,10 +120,14 @@ def _require_engine(engine: Engine, future: Future[Row]) -> None:
     error = _error_of(future)
     if error is None or isinstance(error, engine.worker_died):
         return
+    raise _lost(engine, error)
+
+
+def _lost(engine: Engine, error: BaseException) -> UserError:
     if isinstance(error, UserError):
-        raise error
+        return error
     reason = " ".join(f"{type(error).__name__} {error}".split())
-    raise UserError(
+    return UserError(
         f"engine={engine.name} must stay reachable, received {reason[:300]}; finished splits are stored, the same "
         "command goes on"
     )

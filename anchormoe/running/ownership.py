@@ -31,7 +31,7 @@ class Ownership:
     def __init__(
         self, files: Iterable[Path], say: Callable[[str], None] = print, *, watch_seconds: float = WATCH_SECONDS
     ) -> None:
-        self._locks = {path: path.with_name(f"{path.name}.lock") for path in sorted(files)}
+        self._locks = {path: _lock_of(path) for path in sorted(files)}
         self._say = say
         self._watch_seconds = watch_seconds
         self._token = uuid.uuid4().hex
@@ -85,9 +85,8 @@ class Ownership:
         return True
 
     def _refuse_if_alive(self, lock: Path, found: dict[str, Any]) -> None:
-        process = str(found.get("process", ""))
-        if _machine() and process.startswith(f"{_machine()}/"):
-            alive = _process_of(found.get("pid")) == process
+        if _is_local(found):
+            alive = _is_alive(found)
         else:
             seconds = f"{self._watch_seconds:g} s"
             self._say(f"{lock} belongs to {_name(found)}; watching for {seconds} whether that run is alive")
@@ -140,6 +139,27 @@ class Ownership:
                 if _read(lock).get("token") == self._token:
                     lock.unlink()
         self._held = []
+
+
+def remove_abandoned_locks(files: Iterable[Path]) -> None:
+    """Remove the locks of runs of this machine that were killed after their last row: no run takes those over."""
+    for lock in map(_lock_of, files):
+        found = _read(lock)
+        if _is_local(found) and not _is_alive(found):
+            with contextlib.suppress(OSError):
+                lock.unlink()
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
+def _is_local(found: dict[str, Any]) -> bool:
+    return bool(_machine()) and str(found.get("process", "")).startswith(f"{_machine()}/")
+
+
+def _is_alive(found: dict[str, Any]) -> bool:
+    return _process_of(found.get("pid")) == found.get("process")
 
 
 def _read(lock: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ _PREFIX = "anchormoe-run-"
 def temporary_folder() -> Iterator[str]:
     """Make a folder and remove it at the end, together with those of this user's runs that were killed before."""
     try:
-        _remove_abandoned()
+        remove_abandoned_folders()
         folder, descriptor = _locked_folder()
     except OSError as error:
         raise UserError(
@@ -44,8 +44,12 @@ def _locked_folder() -> tuple[str, int]:
         os.close(descriptor)
 
 
-def _remove_abandoned() -> None:
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+def remove_abandoned_folders() -> None:
+    """Remove the folders of this user's runs that were killed."""
+    folders: list[Path] = []
+    with contextlib.suppress(OSError):  # there is no place for temporary files
+        folders += Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")
+    for folder in folders:
         with contextlib.suppress(OSError):  # it belongs to somebody else, or has just gone
             descriptor = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
             try:

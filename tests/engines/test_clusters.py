@@ -36,21 +36,15 @@ def cluster(request: pytest.FixtureRequest):
         pytest.skip(str(reason))
 
 
+def test_a_run_that_is_told_to_stop_leaves_no_task_running(cluster: Cluster, tmp_path: Path) -> None:
+    stopped_while_asleep(tmp_path, cluster.settings, cluster.environment)
+
+
 def test_rows_are_those_of_one_machine(cluster: Cluster, expected: dict, tmp_path: Path) -> None:
+    """The cluster has just been told to stop a run, and serves the next."""
     done = run(tmp_path, *SETTINGS, *cluster.settings, **cluster.environment)
     assert done.returncode == 0, done.stdout + done.stderr
     found = numbers(tmp_path)
     assert len(found) == 8
     assert found == expected
     assert {row["threads"] for row in found.values()} == {1}
-
-
-def test_a_run_that_is_told_to_stop_leaves_no_task_running(cluster: Cluster, tmp_path: Path) -> None:
-    stopped_while_asleep(tmp_path, cluster.settings, cluster.environment)
-
-
-def test_the_cluster_serves_another_run(cluster: Cluster, tmp_path: Path) -> None:
-    settings = ("dataset=yacht", "method=sklearn.linear_model.Ridge", "splits=1-3", *cluster.settings)
-    done = run(tmp_path, *settings, **cluster.environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(numbers(tmp_path)) == 3

@@ -139,7 +139,7 @@ def test_a_scheduler_that_dies_is_one_line_and_keeps_the_rows(tmp_path: Path) ->
             start = time.monotonic()
             _, errors = process.communicate(timeout=120)
     if process.returncode != 0:  # else it had finished before
-        assert process.returncode == 2
+        assert process.returncode == 2, errors
         assert "engine=dask must stay reachable" in errors
         assert len(errors.splitlines()) == 1
     assert time.monotonic() - start < 100

@@ -75,12 +75,6 @@ def faults(options: argparse.Namespace, folder: Path, stream: random.Random) -> 
         yield kill_store(options.store, folder / "store", stream)
     assert run(folder / "quiet", *SWEEP, "workers=2").returncode == 0
     reference = numbers(folder / "quiet")
-    for fault in ALL:
-        if wanted(fault.__name__):
-            try:
-                yield fault(folder / fault.__name__, reference, stream)
-            except PermissionError as reason:
-                yield f"{fault.__name__}: not tried, {reason}"
 
     def campaign(name: str, *arguments: object, **named: object) -> Outcome:
         kills = max(1, round(SHARES[name] * options.runs))
@@ -97,6 +91,12 @@ def faults(options: argparse.Namespace, folder: Path, stream: random.Random) -> 
                 yield from engine(campaign, stream)
             except Unavailable as reason:
                 yield f"{engine.__name__.removeprefix('on_')}: not tried, {reason}"
+    for fault in ALL:
+        if wanted(fault.__name__):
+            try:
+                yield fault(folder / fault.__name__, reference, stream)
+            except PermissionError as reason:
+                yield f"{fault.__name__}: not tried, {reason}"
 
 
 def on_dask(campaign: Callable[..., Outcome], stream: random.Random) -> Iterator[Outcome]:
@@ -115,7 +115,7 @@ def on_ray(campaign: Callable[..., Outcome], stream: random.Random) -> Iterator[
     with ray_cluster() as cluster:
 
         def kill_worker(process: subprocess.Popen[str]) -> None:
-            workers = _descendants(cluster.processes["head"].pid, "ray::")
+            workers = _descendants(cluster.processes["head"].pid, "ray::compute")
             with suppress(ProcessLookupError):
                 if workers:
                     os.kill(stream.choice(workers), signal.SIGKILL)

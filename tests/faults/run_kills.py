@@ -43,7 +43,11 @@ class Campaign:
         folder.mkdir(parents=True)
         results, temporary = folder / "results", folder / "tmp"
         temporary.mkdir()
+        attempts = 0
         while outcome.kills < kills:
+            attempts += 1
+            if attempts > 10 + 5 * kills:
+                raise RuntimeError(f"{self.fault}: runs end by themselves before anything can be killed")
             outcome.kills += self._disturb(results, temporary, outcome, stream)
             if len(lines(results)) >= len(reference):
                 self._complete(results, temporary, reference, outcome)

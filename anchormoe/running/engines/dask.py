@@ -51,14 +51,20 @@ def open_dask(address: str | None, workers: int) -> DaskEngine:
     return engine
 
 
+def _silence_logs() -> None:
+    """Silence Dask's loggers, which have levels of their own: the driver reports in one line what goes wrong."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.split(".")[0] in ("distributed", "tornado", "asyncio"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
 class DaskEngine(Engine):
     """An engine around a Dask client, and the cluster that ends with it if this run started one."""
 
     def __init__(self, name: str, client: Client, cluster: Any = None, *, capacity: int | None = None) -> None:
         from distributed.scheduler import KilledWorker
 
-        for library in ("distributed", "tornado", "asyncio"):  # what goes wrong is reported by the driver, in one line
-            logging.getLogger(library).setLevel(logging.CRITICAL)
+        _silence_logs()
         self.name = name
         self.worker_died = (KilledWorker,)
         self._client = client
