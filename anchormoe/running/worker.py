@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import socket
@@ -57,6 +58,7 @@ def compute(terms: Terms, function: Callable[..., Any], /, *arguments: Any, **na
         lifetime = ExitStack()
         lifetime.enter_context(one_thread())
         keep_freed_memory()
+        atexit.register(lifetime.close)  # while the libraries still work
         _prepared.lifetime = lifetime
     terms.require(environment())
     with _in_folder(terms.folder):
