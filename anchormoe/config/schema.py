@@ -134,7 +134,7 @@ class EngineKind(Enum):
 
 @dataclass
 class EngineConfig:
-    """Where tasks are computed. No number depends on it, so it is not part of a row's identity."""
+    """The place where tasks are computed. No number depends on it, so it is not part of a row's identity."""
 
     kind: EngineKind = EngineKind.local
     address: str | None = None  # of a running Dask scheduler or Ray cluster; None starts one on this machine

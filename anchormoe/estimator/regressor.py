@@ -6,8 +6,6 @@ is what is used.
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_array,
@@ -27,24 +24,13 @@ from sklearn.utils.validation import (
 )
 from threadpoolctl import threadpool_limits
 
-from anchormoe.config.presets import anchor_preset, as_enum, changed, foreign_anchor, recipe_preset
 from anchormoe.data.columns import Columns
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.errors import UserError
 from anchormoe.estimator.progress import fit_progress
-from anchormoe.estimator.sizing import at_size
-from anchormoe.model.crossfit import CrossfitAnchorMoE, num_pieces
-from anchormoe.model.paper import PaperAnchorMoE
+from anchormoe.estimator.recipes import make_recipe, num_pieces, num_threads
 from anchormoe.model.parallel import Workers
-from anchormoe.model.settings import (
-    AnchorKind,
-    AnchorSettings,
-    Calibration,
-    CrossfitSettings,
-    Loss,
-    ModelSettings,
-    TrainingSettings,
-)
+from anchormoe.model.settings import ModelSettings, TrainingSettings
 from anchormoe.model.training_rows import TrainingRows
 
 if TYPE_CHECKING:
@@ -148,10 +134,10 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
         columns = Columns.learn(table, self.categorical_features)
         rows = _weighted_rows(columns.matrix(table), target, weight, columns.categorical)
         try:
-            regressor = self._recipe(len(rows))
-            total = _num_pieces(regressor, len(rows))
+            regressor = make_recipe(self, len(rows))
+            total = num_pieces(regressor, len(rows))
             with threadpool_limits(1), fit_progress(total, shown=bool(self.verbose)) as on_finished:
-                regressor.fit_rows(rows, Workers(_num_threads(self.n_jobs), on_finished))
+                regressor.fit_rows(rows, Workers(num_threads(self.n_jobs), on_finished))
         except UserError as error:  # a setting of a wrong value
             raise ValueError(str(error)) from None
         self.columns_ = columns
@@ -167,7 +153,7 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "fitted_")
         matrix = self.columns_.matrix(self._validated_features(X, reset=False))
         with threadpool_limits(1):
-            return self.fitted_.predict_dist(matrix, Workers(_num_threads(self.n_jobs)))
+            return self.fitted_.predict_dist(matrix, Workers(num_threads(self.n_jobs)))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the mean of each row (N,), with `return_std` also its standard deviation (N,)."""
@@ -262,55 +248,6 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 
-    def _recipe(self, num_rows: int) -> CrossfitAnchorMoE | PaperAnchorMoE:
-        """Return the unfitted recipe with all settings resolved."""
-        preset = recipe_preset(self.recipe)
-        if self.recipe == "crossfit":
-            preset = at_size(preset, num_rows)
-        sizes = {
-            "num_experts": self.num_experts,
-            "top_k": self.top_k,
-            "hidden_dim": self.hidden_dim,
-            "num_components": self.num_components,
-        }
-        anchor = self._anchor(preset.anchor)
-        model = _settings(preset.model, self.network, sizes, "network")
-        if anchor.kind is AnchorKind.none and self.anchor is None:
-            model = changed(model, {"anchor_mode": "free"}, "network")
-        train = _settings(preset.train, self.training, {}, "training")
-        if self.loss != "nll":
-            train = dataclasses.replace(train, loss=as_enum(Loss, self.loss, "loss"))
-        train = dataclasses.replace(train, device=_device(self.device, train.device))
-        calibration = preset.calibration
-        if self.calibration != "auto":
-            calibration = as_enum(Calibration, self.calibration, "calibration")
-        common = {
-            "calibration": calibration,
-            "random_state": _seed(self.random_state),
-            **(self.recipe_parameters or {}),
-        }
-        recipe = CrossfitAnchorMoE if self.recipe == "crossfit" else PaperAnchorMoE
-        _require_parameters(recipe, common)
-        if self.recipe == "paper":
-            if self.folds is not None:
-                raise ValueError(f"folds must be None for recipe='paper', which has no folds, received {self.folds}")
-            return PaperAnchorMoE(anchor=anchor, model=model, train=train, **common)
-        crossfit = _crossfit_settings(preset.crossfit, self.folds)
-        return CrossfitAnchorMoE(anchor=anchor, model=model, train=train, crossfit=crossfit, **common)
-
-    def _anchor(self, preset: AnchorSettings) -> AnchorSettings:
-        if isinstance(self.anchor, AnchorSettings):
-            return self.anchor
-        if self.anchor is None:
-            return AnchorSettings(name="none", kind=AnchorKind.none)
-        if isinstance(self.anchor, str):
-            return preset if self.anchor == "auto" else anchor_preset(self.anchor)
-        if not (hasattr(self.anchor, "fit") and hasattr(self.anchor, "predict")):
-            raise ValueError(
-                f"anchor must be 'auto', a name, a regressor with fit and predict, or None, received {self.anchor!r}"
-            )
-        return foreign_anchor(self.anchor)
-
     def _to_plot(self, X: Any, y: Any) -> tuple[GaussianMixture, np.ndarray]:
         check_is_fitted(self, "fitted_")
         if X is None and y is None:
@@ -336,57 +273,3 @@ def _weighted_rows(
         )
     weight = weight[counted] / weight[counted].mean()
     return TrainingRows(matrix[counted], y[counted], None if np.ptp(weight) == 0 else weight, categorical)
-
-
-def _settings(preset: Any, given: Any, sizes: Mapping[str, Any], what: str) -> Any:
-    """Return the preset, or whole settings if given, with the values that are stated replaced."""
-    base = given if isinstance(given, type(preset)) else changed(preset, given or {}, what)
-    stated = {name: value for name, value in sizes.items() if value is not None}
-    return changed(base, stated, what) if stated else base
-
-
-def _crossfit_settings(preset: CrossfitSettings, folds: Any) -> CrossfitSettings:
-    if folds is None or isinstance(folds, CrossfitSettings):
-        return folds or preset
-    return dataclasses.replace(preset, folds=folds, folds_when_large=folds)
-
-
-def _require_parameters(recipe: type, parameters: Mapping[str, Any]) -> None:
-    accepted = [name for name in inspect.signature(recipe).parameters if name not in ("anchor", "model", "train")]
-    for name in parameters:
-        if name not in accepted:
-            raise ValueError(f"recipe_parameters must be among {', '.join(accepted)}, received {name!r}")
-
-
-def _num_pieces(regressor: CrossfitAnchorMoE | PaperAnchorMoE, num_rows: int) -> int:
-    if isinstance(regressor, PaperAnchorMoE):
-        return 1
-    return num_pieces(regressor.anchor, regressor.crossfit.num_folds(num_rows))
-
-
-def _seed(random_state: Any) -> int:
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def _num_threads(n_jobs: int | None) -> int:
-    """Return the number of threads: None means one, negative numbers count back from the number of cores."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if n_jobs is None:
-        return 1
-    if not isinstance(n_jobs, int | np.integer) or n_jobs == 0:
-        raise ValueError(f"n_jobs must be None or a whole number other than 0, received {n_jobs!r}")
-    return int(n_jobs) if n_jobs > 0 else max(1, cores + 1 + int(n_jobs))
-
-
-def _device(wanted: str, stated: str) -> str:
-    """Return the device to train on; `auto` is the one that the settings state, or a GPU if there is one."""
-    import torch
-
-    if wanted == "auto":
-        return "cuda" if stated == "cpu" and torch.cuda.is_available() else stated
-    try:
-        return str(torch.device(wanted))
-    except RuntimeError:
-        raise ValueError(f"device must be 'auto' or torch's name of a device, received {wanted!r}") from None

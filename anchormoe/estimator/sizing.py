@@ -1,4 +1,4 @@
-"""What changes with the number of rows, so that the time of a fit grows no faster than they do.
+"""Settings by the number of rows, so that the time of a fit grows no faster than they do.
 
 Up to 50,000 rows nothing changes. Above, by the ratio r = rows / 50,000:
 

@@ -1,4 +1,4 @@
-"""What a fitted regressor says about itself."""
+"""The summary that a fitted regressor prints of itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fit says about itself: its anchor's error, and the scores of rows that it has not been trained on."""
+"""The honest estimate of a fit: its anchor's error, and the scores of rows that it has not been trained on."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _of(*numbers: int) -> Callable[[Callable[[Facts], Evidence]], Callable[[Fact
 
 @_of(5, 6)
 def _stages(facts: Facts) -> Evidence:
-    """With selection by RMSE and a second fit on TV, the notebooks' stages and RMSE come out split by split."""
+    """Selected by RMSE and fitted again on TV, the notebooks' stages and RMSE come out split by split."""
     texts, agrees = [], True
     for dataset in ("boston", "concrete", "wine"):
         run, notebook = facts.run(dataset, "full", "published"), published.notebook("full", dataset)

@@ -1,4 +1,4 @@
-"""What the figures of a dataset show, computed from fits of a few splits and returned as plain arrays.
+"""The arrays that the figures of a dataset show, computed from fits of a few splits and returned as plain arrays.
 
 The methods are fitted as their stored rows were. Predictions are those of all test rows of the splits; the inside of
 the network (router, training, calibration) is that of the paper's recipe on the first split.
