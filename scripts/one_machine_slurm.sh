@@ -75,7 +75,12 @@ stop() {
     scancel --user="$(id -un)" 2>/dev/null || true
     sleep 1
     for daemon in slurmd slurmctld munged; do
-        [ -f "$folder/$daemon.pid" ] && kill "$(cat "$folder/$daemon.pid")" 2>/dev/null || true
+        pid=$(cat "$folder/$daemon.pid" 2>/dev/null) || continue
+        kill "$pid" 2>/dev/null || continue
+        for _ in $(seq 50); do  # it still writes to the folder until it has ended
+            grep -qs '^State:[[:space:]]*[^ZX]' "/proc/$pid/status" || break
+            sleep 0.1
+        done
     done
 }
 
