@@ -106,7 +106,7 @@ def test_the_answers_are_the_numbers_of_the_check_and_the_ranks(selection: Selec
     reproduces, does_not, first = answers.answers(selection)
     assert reproduces.text.startswith("70 of 72 published means agree with ours")
     assert "on 2 of 8 datasets, not 7" in does_not.text
-    assert "without the router on none" in does_not.text
+    assert "removing the router on none" in does_not.text
     ranks = selection.compared.means("nll_y").rank(axis=1).mean().sort_values()
     assert f"number {list(ranks.index).index('anchormoe') + 1} of {len(ranks)} methods" in does_not.text
     assert first.text.startswith("Anchor-MoE, cross-fitted has the best average rank of 16 methods")

@@ -45,7 +45,8 @@ def answer_figures(selection: Selection) -> Iterator[Drawn]:
             "What reproduces",
             "Each mark is one published mean (NLL or RMSE of one run on one dataset). Inside the grey band ours "
             "differs by less "
-            "than one published standard error; marks at the edge are further away than three.",
+            "than one published standard error; marks at the edge are further away than three. A mean further out agrees if "
+            "its splits scatter so much around the published ones that a paired test cannot tell the two apart.",
             published_numbers.reproduction(check(selection.table_rows)),
         )
         yield Drawn(
@@ -53,7 +54,7 @@ def answer_figures(selection: Selection) -> Iterator[Drawn]:
             "What the units hide",
             "The paper subtracts an NLL of the z-scored target from an NLL in original units (squares). In one "
             "unit (circles) the "
-            "large wins vanish. ¹ The Kin8nm row is another model, not Anchor-MoE.",
+            "large wins vanish. ¹ The paper’s Kin8nm row is a mixture of kernel ridge regressions, not Anchor-MoE.",
             published_numbers.units(),
         )
     yield from _if_possible(

@@ -65,10 +65,12 @@ def _lead(selection: Selection) -> str:
         return (
             "Probabilistic regression of tables: every row gets a distribution. The paper’s numbers, computed "
             "again and compared with other "
-            f"methods on the same splits: {numbers}. Lower scores are better everywhere."
+            f"methods on the same splits: {numbers}, 20 splits of each dataset for each method. In tables of scores "
+            "lower is better."
         )
     protocol = html.escape(selection.protocol)
-    return f"Methods compared on the same splits: {numbers}, protocol {protocol}. Lower scores are better everywhere."
+    compared_on = f"Methods compared on the same splits: {numbers}, protocol {protocol}."
+    return f"{compared_on} In tables of scores lower is better."
 
 
 def _count(number: int, name: str) -> str:
