@@ -45,7 +45,8 @@ def answer_figures(selection: Selection) -> Iterator[Drawn]:
             "What reproduces",
             "Each mark is one published mean (NLL or RMSE of one run on one dataset). Inside the grey band ours "
             "differs by less than one published standard error; marks at the edge are further away than three. A mean "
-            "further out agrees if its splits scatter so much around the published ones that a paired test cannot tell the two apart.",
+            "further out agrees if its splits scatter so much around the published ones that a paired test cannot tell "
+            "the two apart.",
             published_numbers.reproduction(check(selection.table_rows)),
         )
         yield Drawn(
