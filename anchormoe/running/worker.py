@@ -21,7 +21,7 @@ _prepared = threading.local()  # OpenMP's limits belong to a thread
 
 @dataclass(frozen=True)
 class Terms:
-    """What a driver demands of every process that computes for it."""
+    """The terms on which a process may compute for a driver."""
 
     folder: str  # the driver's current folder, which relative paths and the user's own files refer to
     versions: dict[str, str]
