@@ -11,6 +11,8 @@ import numpy as np
 from anchormoe.distributions.base import Distribution
 
 _NUM_LEVELS = 500  # number of quantiles that represent a distribution where it has no formula
+_LOG_DENSITIES = ("log_prob", "logpdf", "log_pdf")
+_DISTINCT = 0.99  # a tail this much smaller than another is subtracted from it without losing many digits
 _LEVELS = (np.arange(_NUM_LEVELS) + 0.5) / _NUM_LEVELS
 
 
@@ -29,6 +31,13 @@ class ForeignDistribution(Distribution):
     def num_rows(self) -> int:
         return self.rows
 
+    @property
+    def has_density(self) -> bool:
+        """Tell whether there is a density: skpro says of a distribution whether it is discrete, others lack one."""
+        if callable(getattr(self.foreign, "get_tag", None)):
+            return self.foreign.get_tag("distr:measuretype", "continuous", raise_error=False) == "continuous"
+        return any(getattr(self.foreign, name, None) is not None for name in _LOG_DENSITIES)
+
     def _mean(self) -> np.ndarray:
         mean = self._attribute("mean")
         return self._values(mean() if callable(mean) else mean)
@@ -37,13 +46,26 @@ class ForeignDistribution(Distribution):
         return np.std([self._quantile(np.full(self.rows, level)) for level in _LEVELS], axis=0)
 
     def _log_prob(self, z: np.ndarray) -> np.ndarray:
-        return self._ask(("log_prob", "logpdf", "log_pdf"), z)
+        return self._ask(_LOG_DENSITIES, z)
 
     def _cdf(self, z: np.ndarray) -> np.ndarray:
         return self._ask(("cdf",), z)
 
     def _quantile(self, level: np.ndarray) -> np.ndarray:
         return self._ask(("ppf", "icdf", "quantile"), level)
+
+    def _log_cell(self, z: np.ndarray, width: float) -> np.ndarray:
+        """Return the log-probabilities of cells, from the nearer tail where the library has both in log space."""
+        plain = super()._log_cell(z, width)
+        if getattr(self.foreign, "logcdf", None) is None or getattr(self.foreign, "logsf", None) is None:
+            return plain
+        low, high = z - width / 2, z + width / 2
+        below = self._ask(("logcdf",), high), self._ask(("logcdf",), low)
+        above = self._ask(("logsf",), low), self._ask(("logsf",), high)
+        larger, smaller = np.where(above[0] < below[0], above, below)
+        with np.errstate(invalid="ignore", divide="ignore"):  # the density is taken where both tails are empty
+            ratio = np.exp(smaller - larger)
+            return np.where(ratio < _DISTINCT, larger + np.log1p(-ratio), plain)
 
     def _crps(self, z: np.ndarray) -> np.ndarray:
         """Return twice the mean over levels p of the quantile loss (1[z < q_p] - p) (q_p - z)."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from anchormoe.distributions.base import Distribution
 
@@ -139,6 +139,11 @@ class GaussianMixture(Distribution):
         a, b = ((value[:, None] - exact.means) / exact.scales for value in (low, high))
         return (exact.weights * np.where(a > 0, ndtr(-a) - ndtr(-b), ndtr(b) - ndtr(a))).sum(1)
 
+    def _log_cell(self, z: np.ndarray, width: float) -> np.ndarray:
+        exact = self._exact
+        middle, half = (z[:, None] - exact.means) / exact.scales, width / 2 / exact.scales
+        return _log_sum_exp(exact.log_weights + _log_normal_cell(np.abs(middle), half))
+
     def _quantile(self, level: np.ndarray) -> np.ndarray:
         """Find the quantiles by Newton's method inside a bracket that every step narrows."""
         exact = self._exact
@@ -176,19 +181,42 @@ class GaussianMixture(Distribution):
 
     def _sample(self, num_samples: int, rng: np.random.Generator) -> np.ndarray:
         exact = self._exact
-        shape = (num_samples, self.num_rows)
-        uniform, below = rng.random(shape), np.cumsum(exact.weights, axis=1)[:, :-1]
-        component = np.zeros(shape, dtype=np.intp)
-        for bound in below.T:
-            component += uniform > bound
-        rows = np.arange(self.num_rows)
-        return exact.means[rows, component] + exact.scales[rows, component] * rng.standard_normal(shape)
+        component, rows = drawn_components(exact.weights, num_samples, rng), np.arange(self.num_rows)
+        return exact.means[rows, component] + exact.scales[rows, component] * rng.standard_normal(component.shape)
+
+
+def drawn_components(weights: np.ndarray, num_samples: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw a component for each sample of each row (num_samples, N) from the weights (N, M)."""
+    uniform = rng.random((num_samples, len(weights)))
+    component = np.zeros(uniform.shape, dtype=np.intp)
+    for bound in np.cumsum(weights, axis=1)[:, :-1].T:
+        component += uniform > bound
+    return component
 
 
 def _log_sum_exp(values: np.ndarray) -> np.ndarray:
     """Compute log sum_m exp(values_m) over the last axis, in the precision of the values."""
     largest = values.max(axis=-1, keepdims=True)
     return np.log(np.exp(values - largest).sum(-1)) + largest[..., 0]
+
+
+def _log_normal_cell(middle: np.ndarray, half: np.ndarray) -> np.ndarray:
+    """Compute log[Phi(middle + half) - Phi(middle - half)] for middle >= 0 and half > 0, without losing digits.
+
+    Where the density hardly changes within the cell, it is integrated there: the cdf values would be nearly equal.
+    Elsewhere they are subtracted, far out in log space and from the upper tail.
+    """
+    low, high = middle - half, middle + half
+    density = -0.5 * np.square(middle) - _LOG_SQRT_2PI
+    step = math.sqrt(0.6) * half  # Gauss and Legendre's rule of three nodes
+    outer = np.exp(-0.5 * np.square(step)) * np.cosh(np.minimum(middle * step, 1.0))
+    flat = density + np.log(half) + np.log((8 + 10 * outer) / 9)
+    upper = log_ndtr(-np.maximum(low, 0.0))
+    tail = upper + np.log1p(-np.exp(log_ndtr(-np.maximum(high, 1e-3)) - upper))
+    with np.errstate(divide="ignore"):  # narrow cells are not taken from here
+        around_mean = np.log(ndtr(high) - ndtr(low))
+    is_flat = 2 * half * np.maximum(middle, 1.0) < 0.02
+    return np.where(is_flat, flat, np.where(low > 0, tail, around_mean))
 
 
 def _crps(weights: np.ndarray, means: np.ndarray, scales: np.ndarray, z: np.ndarray) -> np.ndarray:

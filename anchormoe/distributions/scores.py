@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 class Metric:
     """One number of a row.
 
-    `function` takes the predicted distributions and the targets of the test rows; it is None for what the run itself
-    measures. `lower_is_better` is None where neither direction is better.
+    `function` takes the predicted distributions, the targets of the test rows and the step in which these are recorded
+    (0 if they are not), or for several targets what divides them; it is None for what the run itself measures.
+    `lower_is_better` is None where neither direction is better.
     """
 
     name: str
@@ -30,7 +31,7 @@ class Metric:
     label: str  # short heading of a line or a column, without the unit
     unit: str  # empty for a share
     lower_is_better: bool | None
-    function: Callable[[Distribution, np.ndarray], float] | None
+    function: Callable[[Any, np.ndarray, Any], float] | None
     published_name: str | None = None  # its name in benchmarks/published.json
     compared: bool = True  # whether the comparison of methods has tables of it
     decimals: int = 3  # least number of decimals shown
@@ -41,33 +42,38 @@ class Metric:
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
-def nll_z(distribution: Distribution, y: np.ndarray) -> float:
+def nll_cell_y(distribution: Distribution, y: np.ndarray, step: float) -> float:
+    """Return -mean log [(F(y + step / 2) - F(y - step / 2)) / step], the NLL of the values as they are recorded."""
+    return float(-distribution.log_cell(y, step).mean())
+
+
+def nll_z(distribution: Distribution, y: np.ndarray, step: float = 0.0) -> float:
     """Return the mean NLL of the standardised target in the model's own precision, float32 for the published ones."""
     return float(-distribution.standard_log_prob(y).mean())
 
 
-def nll_y(distribution: Distribution, y: np.ndarray) -> float:
+def nll_y(distribution: Distribution, y: np.ndarray, step: float = 0.0) -> float:
     """Return -mean log p(y): the standardised density is the target's times its scale."""
     return nll_z(distribution, y) + math.log(distribution.scale)
 
 
-def crps_y(distribution: Distribution, y: np.ndarray) -> float:
+def crps_y(distribution: Distribution, y: np.ndarray, step: float = 0.0) -> float:
     """Average the continuous ranked probability score."""
     return float(distribution.crps(y).mean())
 
 
-def rmse_y(distribution: Distribution, y: np.ndarray) -> float:
+def rmse_y(distribution: Distribution, y: np.ndarray, step: float = 0.0) -> float:
     """Return the root of the mean squared error of the reported means."""
     return _rmse(distribution.mean, y)
 
 
-def rmse_y_uncalibrated(distribution: Distribution, y: np.ndarray) -> float:
+def rmse_y_uncalibrated(distribution: Distribution, y: np.ndarray, step: float = 0.0) -> float:
     """Return the RMSE of the means before calibration; without calibration these are the reported means."""
     before = distribution.mean_before_calibration
     return _rmse(distribution.mean if before is None else before, y)
 
 
-def coverage_90(distribution: Distribution, y: np.ndarray) -> float:
+def coverage_90(distribution: Distribution, y: np.ndarray, step: float = 0.0) -> float:
     """Return the share of targets inside the central 90% interval."""
     return interval_coverage(distribution, y, coverage=0.9)
 
@@ -75,6 +81,7 @@ def coverage_90(distribution: Distribution, y: np.ndarray) -> float:
 METRICS = {
     metric.name: metric
     for metric in (
+        Metric("nll_cell_y", "NLL at the data's resolution", "cell NLL", "y", True, nll_cell_y),
         Metric("nll_y", "NLL in original units", "NLL", "y", True, nll_y),
         Metric(
             "nll_z", "NLL of the standardised target", "NLL", "z", True, nll_z, published_name="nll_z", compared=False
@@ -106,17 +113,29 @@ def ranked() -> list[Metric]:
     return [metric for metric in compared() if metric.lower_is_better]
 
 
-def scores(distribution: Distribution, y: np.ndarray) -> dict[str, float]:
-    """Compute every scored metric from the test targets."""
-    return {metric.name: metric.function(distribution, y) for metric in METRICS.values() if metric.function is not None}
+def scores(distribution: Distribution, y: np.ndarray, step: float = 0.0) -> dict[str, float]:
+    """Compute every scored metric from the test targets and the step in which they are recorded, 0 if in none."""
+    return {name: metric.function(distribution, y, step) for name, metric in METRICS.items() if metric.function}
 
 
 PIT_BINS = 20
 
 
-def pit_counts(distribution: Distribution, y: np.ndarray) -> list[int]:
+def pit(distribution: Distribution, y: np.ndarray, step: float = 0.0) -> np.ndarray:
+    """Return where the targets fall in their predicted distributions (N,): uniform in [0, 1] if these are calibrated.
+
+    A target recorded in steps stands for its whole cell: it falls at random between F(y - step / 2) and
+    F(y + step / 2). The random numbers are the same in every call.
+    """
+    if step == 0:
+        return distribution.cdf(y)
+    low, high = distribution.cdf(y - step / 2), distribution.cdf(y + step / 2)
+    return low + np.random.default_rng(0).random(len(y)) * (high - low)
+
+
+def pit_counts(distribution: Distribution, y: np.ndarray, step: float = 0.0) -> list[int]:
     """Count the targets in each twentieth of their predicted distribution; equal counts mean that it is calibrated."""
-    return np.histogram(distribution.cdf(y), bins=PIT_BINS, range=(0, 1))[0].tolist()
+    return np.histogram(pit(distribution, y, step), bins=PIT_BINS, range=(0, 1))[0].tolist()
 
 
 def interval_coverage(distribution: Distribution, y: np.ndarray, *, coverage: float) -> float:
