@@ -16,6 +16,7 @@ from sklearn.linear_model import RidgeCV
 from anchormoe.data.splits import OuterSplit, inner_split
 from anchormoe.errors import UserError
 from anchormoe.model.anchors import exact_trees
+from anchormoe.model.anchors.boosted import BOOSTED
 from anchormoe.model.anchors.selection import require_usable, select_anchor
 from anchormoe.model.settings import AnchorKind, AnchorSettings
 from anchormoe.model.training_rows import TrainingRows
@@ -57,6 +58,14 @@ def make_split(num_rows: int = len(y), calibration_fraction: float = 0.125) -> S
 
 
 SPLIT = make_split()
+
+
+@pytest.mark.parametrize("settings", [GBDT, TREES, XGBOOST, LIGHTGBM], ids=lambda settings: settings.kind.name)
+def test_fewer_stages_do_not_take_any_from_the_model(settings: AnchorSettings) -> None:
+    model = BOOSTED[settings.kind](settings, TrainingRows(X, y), STAGES, SEED, validation=None)
+    whole = model.predict(X, stages=STAGES)
+    assert not np.allclose(model.predict(X, stages=5), whole)
+    np.testing.assert_array_equal(model.predict(X, stages=STAGES), whole)
 
 
 def anchor_means(

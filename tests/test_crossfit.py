@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -316,3 +317,46 @@ def test_survives_difficult_data(kind):
         parts = (getattr(mixture, name)[[row] * len(at)] for name in ("log_weights", "means", "scales"))
         assert np.trapezoid(np.exp(GaussianMixture(*parts).log_prob(at)), at) == pytest.approx(1, abs=1e-2)
     assert np.isfinite(mixture.mean).all()
+
+
+def with_bad_value(column: int, value: float) -> tuple[np.ndarray, np.ndarray]:
+    table = np.column_stack(ordinary(20))
+    table[3, column] = value
+    return table[:, :-1], table[:, -1]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        *((tuple(part[:n] for part in ordinary(20)), f"at least 5 rows, received {n}") for n in range(5)),
+        ((ordinary(20)[0][:, :0], ordinary(20)[1]), "at least one feature, received none"),
+        (with_bad_value(-1, np.nan), "finite targets, received NaN or infinity"),
+        (with_bad_value(-1, -np.inf), "finite targets, received NaN or infinity"),
+        (with_bad_value(0, np.inf), "features that are finite or NaN, received infinity"),
+    ],
+)
+def test_rows_that_cannot_be_fitted_are_one_line(table, message):
+    with pytest.raises(UserError, match=f"^a fit needs {message}") as error:
+        crossfit.fit(SETTINGS, TrainingRows(*table), seed=1)
+    assert "\n" not in str(error.value)
+
+
+def test_five_rows_are_enough_and_gaps_are_filled():
+    """A missing value is no error, whether the rows of the fit had any in its column or not."""
+    fitted = crossfit.fit(SETTINGS, TrainingRows(*(part[:5] for part in ordinary(20))), seed=1)
+    assert np.isfinite(fitted.predict(ordinary(20)[0]).mean).all()
+    fitted = crossfit.fit(SETTINGS, TrainingRows(*with_bad_value(0, np.nan)), seed=1)
+    assert np.isfinite(fitted.predict(np.array([[np.nan, 0.1, np.nan]])).mean).all()
+
+
+def test_more_columns_than_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 500))
+    y = X[:, 0] + 0.1 * rng.normal(size=200)
+    stack = crossfit.Settings(
+        CrossfitSettings(folds=3), parse([*QUICK, "dataset=yacht"])[0].anchor, MODEL, TrainingSettings(epochs=4)
+    )
+    start = time.process_time()
+    fitted = crossfit.fit(stack, TrainingRows(X, y), seed=1)
+    assert time.process_time() - start < 45
+    assert np.corrcoef(fitted.predict(X).mean, y)[0, 1] > 0.5

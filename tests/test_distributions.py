@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy import integrate, stats
 from anchormoe.distributions.base import Distribution
 from anchormoe.distributions.foreign import ForeignDistribution, as_distribution
 from anchormoe.distributions.mixture import GaussianMixture
+from anchormoe.distributions.student import StudentT
 
 DTYPES = [np.float64, np.float32]
 
@@ -255,3 +257,30 @@ def test_our_own_distributions_are_taken_as_they_are() -> None:
     mixture = random_mixture(3)
     assert as_distribution(mixture, 3) is mixture
     assert isinstance(as_distribution(stats.norm(np.zeros(3)), 3), Distribution)
+
+
+# --- Student's t
+
+
+@pytest.mark.parametrize("degrees", [2.1, 4.0, 30.0])
+def test_student_t_is_the_one_of_scipy_and_its_crps_that_of_scoringrules(degrees: float) -> None:
+    location, width = np.array([0.5, -1.0, 2.0]), np.array([1.0, 0.2, 3.0])
+    mine = dataclasses.replace(StudentT(location, width, degrees), center=10.0, scale=2.0)
+    theirs = stats.t(degrees, 10 + 2 * location, 2 * width)
+    y = np.array([9.0, 8.3, 40.0])
+    np.testing.assert_allclose(mine.mean, theirs.mean())
+    np.testing.assert_allclose(mine.std, theirs.std())
+    np.testing.assert_allclose(mine.log_prob(y), theirs.logpdf(y), rtol=1e-10)
+    np.testing.assert_allclose(mine.cdf(y), theirs.cdf(y), rtol=1e-10)
+    np.testing.assert_allclose(mine.quantile([0.01, 0.5, 0.9])[:, 2], theirs.ppf(0.9), rtol=1e-10)
+    expected = scoringrules.crps_t(y, degrees, 10 + 2 * location, 2 * width)
+    np.testing.assert_allclose(mine.crps(y), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("deviations", [-40.0, 0.3, 40.0])
+def test_cells_of_student_t_keep_their_digits(deviations: float) -> None:
+    mine = StudentT(np.array([0.0]), np.array([1.0]), 5.0)
+    for width in (0.1, 2.0):
+        expected = integrate.quad(stats.t(5).pdf, deviations - width / 2, deviations + width / 2, epsabs=0)[0] / width
+        assert mine.log_cell(deviations, width)[0] == pytest.approx(math.log(expected), rel=1e-8)
+    assert mine.log_cell(deviations, 1e-9)[0] == pytest.approx(stats.t(5).logpdf(deviations), rel=1e-10)

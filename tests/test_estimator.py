@@ -233,7 +233,7 @@ def test_settings_reach_the_network() -> None:
         ({"num_experts": 0}, "model.num_experts must be positive"),
         ({"folds": 1}, "crossfit.folds must be at least 2, received 1"),
         ({"loss": "mse"}, "loss must be one of nll, crps, received 'mse'"),
-        ({"calibration": "isotonic"}, "calibration must be one of linear, weighted, none, received 'isotonic'"),
+        ({"calibration": "isotonic"}, "none, pit, conformal, received 'isotonic'"),
         (
             {"network": {"hiden_dim": 3}},
             r"network must have settings among .* received 'hiden_dim'; did you mean hidden",
@@ -264,6 +264,14 @@ def with_value(value: Any, column: str = "size") -> pd.DataFrame:
     [
         (with_value(np.inf).astype({"size": float}), "column 'size' must be finite, received infinity"),
         (
+            with_value(1e200).astype({"size": float}),
+            r"column 'size' must be finite, received 1e\+200: numbers may be up",
+        ),
+        (
+            mixed(40)[0].assign(part=pd.cut(mixed(40)[0]["size"], 3)),
+            r"column 'part' must have texts or numbers as categories, received Interval\(.*: turn them into texts",
+        ),
+        (
             mixed(40)[0].assign(when=pd.Timestamp("2020-01-01")),
             "column 'when' must be numeric or categorical, received",
         ),
@@ -286,6 +294,10 @@ def test_targets_that_cannot_be_fitted() -> None:
         target[3] = bad
         with pytest.raises(ValueError, match=message):
             quick().fit(X, target)
+    with pytest.raises(ValueError, match=r"y must have values up to 1e\+36 in size, received"):
+        quick().fit(X, y * 1e300)
+    with pytest.raises(ValueError, match="y must be numeric, received dates or durations"):
+        quick().fit(X, pd.Series(pd.date_range("2020", periods=20)))
     with pytest.raises(ValueError, match=r"Found array with 1 sample\(s\) .* while a minimum of 5 is required"):
         quick().fit(X[:1], y[:1])
     with pytest.raises(ValueError, match=r"Found array with 3 sample\(s\) .* while a minimum of 5 is required"):
@@ -300,6 +312,15 @@ def test_targets_that_cannot_be_fitted() -> None:
         quick().fit(X, y, np.zeros(20))
     with pytest.warns(DataConversionWarning, match="column-vector y was passed"):
         quick().fit(X, y[:, None])
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e12, 1e35])
+def test_units_do_not_matter(size: float) -> None:
+    """Columns and targets of very small and very large numbers give the same intervals in their units."""
+    X, y = numbers(60)
+    expected = quick(anchor="stack").fit(X, y).predict_interval(X)
+    found = quick(anchor="stack").fit(X * size, y * size).predict_interval(X * size) / size
+    np.testing.assert_allclose(found, expected, atol=0.3 * y.std())
 
 
 def test_a_target_that_never_varies_is_predicted() -> None:
@@ -318,13 +339,17 @@ def test_new_rows_must_have_the_columns_of_the_fit() -> None:
         quick().fit(X, target).predict(X[:, :2])
     with pytest.raises(ValueError, match="column 'size' must be numeric, received"):
         model.predict(with_value("large"))
+    with pytest.raises(ValueError, match="column 'size' must be finite, received infinity"):
+        model.predict(with_value(np.inf).astype({"size": float}))
     with pytest.raises(NotFittedError):
         quick().predict(frame)
-    for coverage in (0, 1, 1.5, -0.1):
+    for coverage in (0, 1, 1.5, -0.1, np.nan, "0.9", None, [0.5, 0.9]):
         with pytest.raises(ValueError, match="coverage must lie strictly between 0 and 1, received"):
             model.predict_interval(frame, coverage)
     with pytest.raises(ValueError, match="level must lie strictly between 0 and 1"):
         model.predict_quantiles(frame, [0.5, 1.0])
+    with pytest.raises(ValueError, match=r"quantiles must be a list of levels between 0 and 1, received 0\.5"):
+        model.predict_quantiles(frame, 0.5)
 
 
 @pytest.mark.parametrize("num_rows", [5, 9, 37])

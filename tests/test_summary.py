@@ -74,7 +74,7 @@ def test_what_was_not_published_is_left_blank(change: dict[str, object]) -> None
 
 
 def test_a_metric_of_the_registry_is_in_the_summary(monkeypatch: pytest.MonkeyPatch) -> None:
-    metric = Metric("pinball_y", "Pinball loss", "Pinball", "y", True, lambda d, y: 0.0)
+    metric = Metric("pinball_y", "Pinball loss", "Pinball", "y", True, lambda d, y, step: 0.0)
     monkeypatch.setitem(scores.METRICS, "pinball_y", metric)
     assert "Pinball" not in text_of(run_of("boston", 3)), "older rows do not have it"
     assert "0.7000 ± 0.0000" in line_of(text_of(run_of("boston", 3).assign(pinball_y=0.7)), "Pinball (y)")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anchormoe.distributions.mixture import GaussianMixture
+from anchormoe.distributions.recalibrated import Recalibrated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +27,7 @@ def _axes(ax: Axes | None) -> Axes:
     return plt.subplots(figsize=(5, 4), layout="constrained")[1]
 
 
-def reliability(predicted: GaussianMixture, y: np.ndarray, ax: Axes | None) -> Axes:
+def reliability(predicted: GaussianMixture | Recalibrated, y: np.ndarray, ax: Axes | None) -> Axes:
     """Plot the share of targets inside central intervals against the share that the intervals promise."""
     ax = _axes(ax)
     # A target lies inside the central interval of a level if and only if its cdf is within half the level of 1/2.
@@ -42,7 +43,7 @@ def reliability(predicted: GaussianMixture, y: np.ndarray, ax: Axes | None) -> A
     return ax
 
 
-def pit(predicted: GaussianMixture, y: np.ndarray, ax: Axes | None) -> Axes:
+def pit(predicted: GaussianMixture | Recalibrated, y: np.ndarray, ax: Axes | None) -> Axes:
     """Plot the histogram of the cdf at the targets, with the height it has if the distributions are right."""
     ax = _axes(ax)
     ax.hist(predicted.cdf(y), bins=NUM_BINS, range=(0, 1), density=True, color=BLUE, edgecolor="white")
@@ -51,7 +52,7 @@ def pit(predicted: GaussianMixture, y: np.ndarray, ax: Axes | None) -> Axes:
     return ax
 
 
-def intervals(predicted: GaussianMixture, y: np.ndarray, coverage: float, ax: Axes | None) -> Axes:
+def intervals(predicted: GaussianMixture | Recalibrated, y: np.ndarray, coverage: float, ax: Axes | None) -> Axes:
     """Plot predicted means and intervals in the order of the means, and the targets, those outside marked."""
     ax = _axes(ax)
     some = np.random.default_rng(0).permutation(len(y))[:MOST_INTERVALS]
@@ -73,15 +74,15 @@ def router(fitted: Any, X: np.ndarray, member: int, ax: Axes | None) -> Axes:
     import torch
     from matplotlib.patches import Ellipse
 
+    from anchormoe.model.latent_rows import latent_codes
+
     networks = fitted.networks
     if not 0 <= member < len(networks):
         raise ValueError(f"member must be from 0 to {len(networks) - 1}, received {member}")
     network = networks[member]
-    anchor = network.anchor if callable(network.anchor) else network.anchor.predict
-    batch = network.scaling.batch(network.encoder(X), np.zeros(len(X)), anchor(X))
+    latent, x = latent_codes(network, X)
     with torch.no_grad():
-        latent = network.model.projection(batch.x).numpy()
-        first = network.model.gates(batch.x).chosen_NJ[:, 0].numpy()
+        first = network.model.gates(x).chosen_NJ[:, 0].numpy()
     window = network.model.window
     centers = window.center_KD.detach().numpy()
     scales = window.log_scale_KD.detach().clamp(window.log_scale_min, window.log_scale_max).exp().numpy()

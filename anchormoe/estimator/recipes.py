@@ -15,21 +15,30 @@ from anchormoe.config.presets import anchor_preset, as_enum, changed, foreign_an
 from anchormoe.estimator.sizing import at_size
 from anchormoe.model import crossfit
 from anchormoe.model.crossfit import CrossfitAnchorMoE
+from anchormoe.model.joint import CrossfitJointAnchorMoE
 from anchormoe.model.paper import PaperAnchorMoE
 from anchormoe.model.settings import AnchorKind, AnchorSettings, Calibration, CrossfitSettings, Loss
+from anchormoe.model.training_rows import TrainingRows
 
 if TYPE_CHECKING:
     from anchormoe.estimator.regressor import AnchorMoERegressor
 
 
-def make_recipe(estimator: AnchorMoERegressor, num_rows: int) -> CrossfitAnchorMoE | PaperAnchorMoE:
-    """Return the unfitted recipe for a table of `num_rows` rows."""
+def make_recipe(
+    estimator: AnchorMoERegressor, num_rows: int, names: tuple[str, ...] | None = None
+) -> CrossfitAnchorMoE | PaperAnchorMoE:
+    """Return the unfitted recipe for a table of `num_rows` rows.
+
+    `names` are those of several targets, empty if these have none; None means one target.
+    """
     preset = recipe_preset(estimator.recipe)
     if estimator.recipe == "crossfit":
         preset = at_size(preset, num_rows)
     sizes = {name: getattr(estimator, name) for name in ("num_experts", "top_k", "hidden_dim", "num_components")}
     anchor = _anchor(estimator.anchor, preset.anchor)
     model = _settings(preset.model, estimator.network, sizes, "network")
+    if estimator.covariance != "full":  # else what `network` states counts
+        model = changed(model, {"covariance": estimator.covariance}, "network")
     if estimator.anchor is None:
         model = changed(model, {"anchor_mode": "free"}, "network")
     train = _settings(preset.train, estimator.training, {}, "training")
@@ -44,11 +53,14 @@ def make_recipe(estimator: AnchorMoERegressor, num_rows: int) -> CrossfitAnchorM
     _require_parameters(recipe, further)
     common = {"calibration": calibration, "random_state": _seed(estimator.random_state), **further}
     if recipe is PaperAnchorMoE:
+        if names is not None:
+            raise ValueError("recipe must be 'crossfit' with several targets, received 'paper': fit one y at a time")
         if estimator.folds is not None:
             raise ValueError(f"folds must be None for recipe='paper', which has no folds, received {estimator.folds}")
         return PaperAnchorMoE(anchor=anchor, model=model, train=train, **common)
     folds = _crossfit_settings(preset.crossfit, estimator.folds)
-    return CrossfitAnchorMoE(anchor=anchor, model=model, train=train, crossfit=folds, **common)
+    settings = {"anchor": anchor, "model": model, "train": train, "crossfit": folds, **common}
+    return CrossfitAnchorMoE(**settings) if names is None else CrossfitJointAnchorMoE(names=names, **settings)
 
 
 def _anchor(wanted: Any, preset: AnchorSettings) -> AnchorSettings:
@@ -85,11 +97,12 @@ def _require_parameters(recipe: type, parameters: Mapping[str, Any]) -> None:
             raise ValueError(f"recipe_parameters must be among {', '.join(accepted)}, received {name!r}")
 
 
-def num_pieces(regressor: CrossfitAnchorMoE | PaperAnchorMoE, num_rows: int) -> int:
+def num_pieces(regressor: CrossfitAnchorMoE | PaperAnchorMoE, rows: TrainingRows) -> int:
     """Return the number of pieces of work that a fit will report."""
     if isinstance(regressor, PaperAnchorMoE):
         return 1
-    return crossfit.num_pieces(regressor.anchor, regressor.crossfit.num_folds(num_rows))
+    num_targets = 1 if rows.y.ndim == 1 else rows.y.shape[1]
+    return crossfit.num_pieces(regressor.anchor, regressor.crossfit.num_folds(len(rows)), num_targets)
 
 
 def _seed(random_state: Any) -> int:

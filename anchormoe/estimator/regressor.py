@@ -24,24 +24,28 @@ from sklearn.utils.validation import (
 )
 from threadpoolctl import threadpool_limits
 
-from anchormoe.data.columns import Columns
+from anchormoe.data.columns import LARGEST, Columns
 from anchormoe.distributions.mixture import GaussianMixture
+from anchormoe.distributions.recalibrated import Recalibrated
 from anchormoe.errors import UserError
 from anchormoe.estimator.progress import fit_progress
 from anchormoe.estimator.recipes import make_recipe, num_pieces, num_threads
+from anchormoe.model.encoding import Takes
+from anchormoe.model.joint import FittedJoint
 from anchormoe.model.parallel import Workers
 from anchormoe.model.settings import ModelSettings, TrainingSettings
-from anchormoe.model.training_rows import TrainingRows
+from anchormoe.model.training_rows import LEAST_ROWS, TrainingRows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.console import Console
 
-LEAST_ROWS = 5
-
 
 class AnchorMoERegressor(RegressorMixin, BaseEstimator):
     """A probabilistic regressor of tables: each row gets a mixture of Gaussians around an anchor's mean.
+
+    Targets y of several columns (N, T) are predicted together, by mixtures of multivariate Gaussians around a vector of
+    anchors (docs/several-targets.md).
 
     Parameters
     ----------
@@ -57,8 +61,14 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
         Number of folds of the crossfit recipe.
     loss : {"nll", "crps"}
         The score that training minimises.
-    calibration : {"auto", "none", "linear", "weighted"}
-        The map of the predicted means, fitted on rows that were held out.
+    calibration : {"auto", "none", "linear", "weighted", "pit", "conformal"}
+        What is fitted on rows that were held out: `linear` and `weighted` map the predicted means; `pit` and
+        `conformal` map the whole distribution function, the first to be smooth, the second so that its intervals cover
+        what they promise (docs/calibration.md). With several targets the last two are refused.
+    covariance : {"full", "low_rank", "diagonal"}
+        The covariance of a Gaussian where there are several targets: any; a diagonal one plus one of rank `rank`, a
+        setting of `network`; or a diagonal one, whose targets depend on each other only through means and weights.
+        With one target it changes nothing.
     categorical_features : "auto", None, or list of names, positions or truth values
         `auto` takes the columns of text and categories of a DataFrame.
     network, training : dict or None
@@ -81,6 +91,8 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
         The fitted members, the calibration and the held-out densities.
     diagnostics_ : dict
         The selected epoch and the calibration.
+    fit_seconds_ : float
+        Seconds of the fit. It is not saved: the same model gives the same file.
     columns_ : Columns
         The kinds of the columns and the levels of the categorical ones.
     n_features_in_ : int
@@ -88,6 +100,8 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
     feature_names_in_ : array of str
         Names of the columns, if they are texts.
     """
+
+    takes = Takes.categories
 
     def __init__(
         self,
@@ -101,6 +115,7 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
         folds: int | None = None,
         loss: str = "nll",
         calibration: str = "auto",
+        covariance: str = "full",
         categorical_features: Any = "auto",
         network: Mapping[str, Any] | ModelSettings | None = None,
         training: Mapping[str, Any] | TrainingSettings | None = None,
@@ -119,6 +134,7 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
         self.folds = folds
         self.loss = loss
         self.calibration = calibration
+        self.covariance = covariance
         self.categorical_features = categorical_features
         self.network = network
         self.training = training
@@ -129,26 +145,31 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to a table X (N, I), targets y (N,) and, if given, weights of the rows (N,)."""
+        """Fit to a table X (N, I), targets y (N,) or (N, T) and, if given, weights of the rows (N,).
+
+        The names of several targets are those of the columns of a DataFrame y.
+        """
         table, target, weight = self._validated(X, y, sample_weight)
         columns = Columns.learn(table, self.categorical_features)
         rows = _weighted_rows(columns.matrix(table), target, weight, columns.categorical)
         try:
-            regressor = make_recipe(self, len(rows))
-            total = num_pieces(regressor, len(rows))
+            regressor = make_recipe(self, len(rows), None if target.ndim == 1 else _names(y))
+            total = num_pieces(regressor, rows)
             with threadpool_limits(1), fit_progress(total, shown=bool(self.verbose)) as on_finished:
                 regressor.fit_rows(rows, Workers(num_threads(self.n_jobs), on_finished))
         except UserError as error:  # a setting of a wrong value
             raise ValueError(str(error)) from None
         self.columns_ = columns
         self.fitted_ = regressor.fitted_
-        self.diagnostics_ = regressor.diagnostics_
+        self.diagnostics_ = dict(regressor.diagnostics_)
+        self.fit_seconds_ = self.diagnostics_.pop("fit_seconds")
         return self
 
-    def predict_dist(self, X: Any) -> GaussianMixture:
+    def predict_dist(self, X: Any) -> Any:
         """Predict the distribution of each row, in the target's units.
 
-        It has `mean`, `std`, `log_prob`, `cdf`, `quantile`, `interval`, `crps`, `prob` and `sample`.
+        It has `mean`, `std`, `log_prob`, `cdf`, `quantile`, `interval`, `crps`, `prob` and `sample`. Of several targets
+        it is a JointMixture, which has `covariance`, `marginal` and `condition` as well.
         """
         check_is_fitted(self, "fitted_")
         matrix = self.columns_.matrix(self._validated_features(X, reset=False))
@@ -156,24 +177,46 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
             return self.fitted_.predict_dist(matrix, Workers(num_threads(self.n_jobs)))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predict the mean of each row (N,), with `return_std` also its standard deviation (N,)."""
+        """Predict the mean of each row, with `return_std` also its standard deviation: (N,), or (N, T)."""
         predicted = self.predict_dist(X)
         return (predicted.mean, predicted.std) if return_std else predicted.mean
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
-        """Predict the central interval that holds the target with probability `coverage`: (N, 2), low and high."""
+        """Predict the central interval that holds the target with probability `coverage`: (N, 2), low and high.
+
+        Of several targets each has its own: (N, T, 2).
+        """
         return self.predict_dist(X).interval(coverage)
 
     def predict_quantiles(self, X: Any, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> np.ndarray:
-        """Predict quantiles at the given levels: (N, Q)."""
+        """Predict quantiles at the given levels: (N, Q), or (N, T, Q)."""
+        if not np.iterable(quantiles):
+            raise ValueError(f"quantiles must be a list of levels between 0 and 1, received {quantiles!r}")
         return self.predict_dist(X).quantile(list(quantiles))
 
-    def summary(self, console: Console | None = None) -> None:
-        """Print what was fitted, and how good it was on rows that were held out: an honest estimate for new rows."""
+    def unlikeness(self, X: Any) -> np.ndarray:
+        """Return how unlike the training rows each row is, from 0 to 1 (N,).
+
+        It is the share of training rows that are closer to each other, in the networks' latent spaces, than the row is
+        to them. About one row in a hundred of those like the training rows lies above 0.99.
+        """
+        check_is_fitted(self, "fitted_")
+        if self.fitted_.latent is None:
+            raise ValueError(
+                "unlikeness needs the places of training rows, which this saved file does not have: fit again"
+            )
+        matrix = self.columns_.matrix(self._validated_features(X, reset=False))
+        return self.fitted_.latent.unlikeness(self.fitted_.networks, matrix)
+
+    def summary(self, console: Console | None = None, X: Any = None) -> None:
+        """Print what was fitted, and how good it was on rows that were held out: an honest estimate for new rows.
+
+        With new rows X it also says how many of them are unlike all training rows, and warns if they are too many.
+        """
         from anchormoe.estimator.summary import print_summary
 
         check_is_fitted(self, "fitted_")
-        print_summary(self, console)
+        print_summary(self, console, X)
 
     def plot_reliability(self, X: Any = None, y: Any = None, ax: Axes | None = None) -> Axes:
         """Plot observed against nominal coverage, of held-out training rows or of the rows given."""
@@ -224,14 +267,20 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
         tags.input_tags.string = True
+        tags.target_tags.multi_output = True
         return tags
 
     def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         table = self._validated_features(X, reset=True)
+        if np.asarray(y).dtype.kind in "mM":
+            raise ValueError("y must be numeric, received dates or durations: turn them into numbers, such as days")
         target = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y", estimator=self)
-        target = column_or_1d(target, warn=True)
+        if target.ndim == 1 or target.shape[1] == 1:
+            target = column_or_1d(target, warn=True)
+        if np.abs(target).max() > LARGEST:
+            raise ValueError(f"y must have values up to {LARGEST:g} in size, received {np.abs(target).max():g}")
         check_consistent_length(table, target)
         if sample_weight is None:
             return table, target, None
@@ -248,8 +297,12 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 
-    def _to_plot(self, X: Any, y: Any) -> tuple[GaussianMixture, np.ndarray]:
+    def _to_plot(self, X: Any, y: Any) -> tuple[GaussianMixture | Recalibrated, np.ndarray]:
         check_is_fitted(self, "fitted_")
+        if isinstance(self.fitted_, FittedJoint):
+            raise ValueError(
+                "plots of distributions need one target, received a fit of several: fit one, or use marginal(target)"
+            )
         if X is None and y is None:
             return self.fitted_.held_out.densities, self.fitted_.held_out.y
         if X is None or y is None:
@@ -258,6 +311,11 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
         target = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
         check_consistent_length(predicted.mean, target)
         return predicted, target
+
+
+def _names(y: Any) -> tuple[str, ...]:
+    """Return the names of several targets, which only a DataFrame has."""
+    return tuple(map(str, y.columns)) if isinstance(y, pd.DataFrame) else ()
 
 
 def _weighted_rows(

@@ -109,7 +109,13 @@ class AnchorMoEProbaRegressor(BaseProbaRegressor):
         return pd.DataFrame(self.regressor_.predict(_with_text_names(X)), index=X.index, columns=self._target_columns)
 
     def _predict_proba(self, X: pd.DataFrame) -> ExactNormalMixture:
-        predicted = self.regressor_.predict_dist(_with_text_names(X)).float64()
+        predicted = self.regressor_.predict_dist(_with_text_names(X))
+        if not isinstance(predicted, GaussianMixture):
+            raise ValueError(
+                "calibration must be auto, none, linear or weighted for skpro, whose distributions are mixtures, "
+                f"received {self.regressor_.calibration}"
+            )
+        predicted = predicted.float64()
         return ExactNormalMixture(
             pi=predicted.weights,
             mu=predicted.means * predicted.scale + predicted.center,

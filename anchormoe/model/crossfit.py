@@ -12,37 +12,44 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from anchormoe.distributions.joint import JointMixture
 from anchormoe.distributions.mixture import GaussianMixture
+from anchormoe.distributions.recalibrated import Recalibrated
 from anchormoe.model.anchors import out_of_fold
 from anchormoe.model.anchors.fitted import Predict
 from anchormoe.model.anchors.out_of_fold import Folds, OutOfFold
 from anchormoe.model.anchors.selection import require_usable
-from anchormoe.model.calibration import LinearMap, fit_linear_map
+from anchormoe.model.calibration import NUM_PARTS, LinearMap, Recalibration, fit_linear_map
+from anchormoe.model.conformal import fit_recalibration
 from anchormoe.model.encoding import EncodedFolds, Encoder, dense_encoder, encode_folds
 from anchormoe.model.held_out import AnchorSummary, HeldOut
+from anchormoe.model.kernels.clock import clock
+from anchormoe.model.latent_rows import LatentRows
 from anchormoe.model.network import AnchorMoE, initial_model
 from anchormoe.model.parallel import ONE_WORKER, Workers
 from anchormoe.model.settings import (
     AnchorKind,
-    AnchorMode,
     AnchorSettings,
     Calibration,
     CrossfitSettings,
     InitialWeights,
     ModelSettings,
     TrainingSettings,
+    changed,
 )
+from anchormoe.model.sharing import shared
 from anchormoe.model.standardise import Scaling
 from anchormoe.model.training import SelectedEpoch, predict, select_epoch
 from anchormoe.model.training_rows import TrainingRows, folds_of
 
-BLOCK_ROWS = 8192  # rows that are predicted at a time
+BLOCK_ROWS = 8192  # most rows that are predicted at a time
+BLOCK_STEP = 512  # sizes of blocks are multiples of this, so that sums do not depend on the number of threads
 
 
 class CrossfitAnchorMoE:
@@ -82,28 +89,35 @@ class CrossfitAnchorMoE:
         settings = Settings(
             self.crossfit, self.anchor, self.model, self.train, self.anchor_column, self.initial_weights
         )
-        fitted = fit(settings, rows, seed=self.random_state, workers=workers)
-        linear_map = fitted.linear_map(self.calibration)
+        fitted, seconds = shared(_timed_fit, ignore=["workers"])(settings, rows, self.random_state, workers)
+        start = clock()
         target = TargetStatistics.of(rows.y)
-        held_out = finished(fitted.held_out, linear_map, target)
-        self.fitted_ = FittedCrossfit(
-            fitted.members, linear_map, target, fitted.anchor, HeldOut.of(held_out, rows, self.random_state)
+        linear_map = fitted.linear_map(self.calibration)
+        raw, recalibration = finished(fitted.held_out, linear_map, target), None
+        if self.calibration.maps_cdf:
+            recalibration = fit_recalibration(self.calibration, raw.cdf(rows.y), rows.weight)
+        held_out = raw if recalibration is None else recalibration(raw)
+        judged = HeldOut.of(held_out, rows, self.random_state)
+        self.fitted_: Any = FittedCrossfit(
+            fitted.members, linear_map, target, fitted.anchor, judged, recalibration, fitted.latent
         )
+        self._seconds = seconds + clock() - start
         return self
 
     @property
     def diagnostics_(self) -> dict[str, Any]:
         """Return facts about the fit for the row: the mean epoch, the longest wait, the calibration."""
-        selected, linear_map = [member.selected for member in self.fitted_.members], self.fitted_.linear_map
+        selected, (slope, intercept) = [member.selected for member in self.fitted_.members], self.fitted_.calibration
         return {
             "anchor_stage": None,
             "epoch": round(np.mean([one.epoch for one in selected])),
             "longest_wait": max(one.longest_wait for one in selected),
-            "calibration_a": None if linear_map is None else linear_map.slope,
-            "calibration_b": None if linear_map is None else linear_map.intercept,
+            "calibration_a": slope,
+            "calibration_b": intercept,
+            "fit_seconds": self._seconds,
         }
 
-    def predict_dist(self, X: np.ndarray) -> GaussianMixture:
+    def predict_dist(self, X: np.ndarray) -> Any:
         """Predict calibrated densities of rows, with a component for rows unlike all others."""
         return self.fitted_.predict_dist(X)
 
@@ -117,21 +131,48 @@ class FittedCrossfit:
     target: TargetStatistics
     anchor: AnchorSummary
     held_out: HeldOut
+    recalibration: Recalibration | None = None
+    latent: LatentRows | None = None
 
     @property
     def networks(self) -> tuple[Member, ...]:
         """Return the networks with their encoders and scalings."""
         return self.members
 
-    def predict_dist(self, X: np.ndarray, workers: Workers = ONE_WORKER) -> GaussianMixture:
+    @property
+    def calibration(self) -> tuple[Any, Any]:
+        """Return slope and intercept of the linear map, None without one."""
+        return (None, None) if self.linear_map is None else (self.linear_map.slope, self.linear_map.intercept)
+
+    def predict_dist(self, X: np.ndarray, workers: Workers = ONE_WORKER) -> GaussianMixture | Recalibrated:
         """Predict calibrated densities of rows, in blocks that bound the memory, several of them at a time."""
+        recalibration = self.recalibration
 
         def predict_block(rows: np.ndarray) -> GaussianMixture:
-            return finished(pooled([member.predict(rows) for member in self.members]), self.linear_map, self.target)
+            parts = [member.predict(rows) for member in self.members]
+            mixture = pooled(parts) if recalibration is None else narrowed(pooled(parts), parts)
+            return finished(mixture, self.linear_map, self.target)
 
-        blocks = [X[first : first + BLOCK_ROWS] for first in range(0, max(len(X), 1), BLOCK_ROWS)]
-        parts = workers.map("rows", predict_block, blocks)
-        return parts[0] if len(parts) == 1 else GaussianMixture.concatenated(parts)
+        parts = in_blocks(predict_block, X, workers)
+        mixture = parts[0] if len(parts) == 1 else GaussianMixture.concatenated(parts)
+        return mixture if recalibration is None else recalibration(mixture)
+
+
+Predicted = TypeVar("Predicted")
+Mixture = TypeVar("Mixture", GaussianMixture, JointMixture)
+
+
+def in_blocks(predict_block: Callable[[np.ndarray], Predicted], X: np.ndarray, workers: Workers) -> list[Predicted]:
+    """Return what is predicted for blocks of rows, several of them at a time."""
+    size = _block_size(len(X), workers.num_threads)
+    blocks = [X[first : first + size] for first in range(0, max(len(X), 1), size)]
+    return workers.map("rows", predict_block, blocks)
+
+
+def _block_size(num_rows: int, num_threads: int) -> int:
+    """Return the rows of a block: at most BLOCK_ROWS, and about the same number of blocks for every thread."""
+    num_blocks = num_threads * max(1, math.ceil(num_rows / (num_threads * BLOCK_ROWS)))
+    return min(BLOCK_ROWS, max(BLOCK_STEP, math.ceil(num_rows / num_blocks / BLOCK_STEP) * BLOCK_STEP))
 
 
 def finished(raw: GaussianMixture, linear_map: LinearMap | None, target: TargetStatistics) -> GaussianMixture:
@@ -167,6 +208,21 @@ class Settings:
     anchor_column: bool = True
     initial_weights: InitialWeights = InitialWeights.own
 
+    def of_anchor(self) -> Settings:
+        """Return the settings that the anchor depends on; `model` is that of the network in a stack, if it has one."""
+        networks = [name for name, member in self.anchor.members.items() if member["kind"] == AnchorKind.network.value]
+        if not networks:
+            return dataclasses.replace(self, model=ModelSettings())
+        (name,) = networks
+        own = self.anchor.members[name].get("params", {})
+        model = changed(self.model, {**own, "anchor_mode": "free"}, f"anchor.members.{name}.params")
+        members = {**self.anchor.members, name: {"kind": AnchorKind.network.value}}
+        return dataclasses.replace(
+            self,
+            anchor=dataclasses.replace(self.anchor, members=members),
+            model=dataclasses.replace(model, name="network"),
+        )
+
 
 @dataclass(frozen=True)
 class Member:
@@ -178,10 +234,11 @@ class Member:
     scaling: Scaling
     selected: SelectedEpoch
 
-    def predict(self, X: np.ndarray) -> GaussianMixture:
-        """Predict densities in original units."""
-        batch = self.scaling.batch(self.encoder(X), np.zeros(len(X)), self.anchor(X))
-        mixture = predict(self.model, batch).float64()
+    def predict(self, X: np.ndarray) -> Any:
+        """Predict densities in original units, of several targets joint ones."""
+        anchor = self.anchor(X)
+        batch = self.scaling.batch(self.encoder(X), np.zeros_like(anchor), anchor)
+        mixture: Any = predict(self.model, batch).float64()
         return mixture.affine(scale=self.scaling.y_std, shift=self.scaling.y_mean)
 
 
@@ -193,6 +250,7 @@ class CrossFit:
     held_out: GaussianMixture
     rows: TrainingRows
     anchor: AnchorSummary
+    latent: LatentRows
 
     def predict(self, X: np.ndarray) -> GaussianMixture:
         """Predict one mixture of all members, in original units and not calibrated."""
@@ -206,8 +264,25 @@ class CrossFit:
         """
         if calibration is Calibration.none:
             return None
-        spread = np.sqrt(self.held_out.variance) if calibration is Calibration.weighted else 1.0
-        return fit_linear_map(self.held_out.mean, self.rows.y, spread, self.rows.weight)
+        if calibration.maps_cdf:
+            return self._fit_linear_map(slice(None), True) if self._is_improved_by_linear_map() else None
+        return self._fit_linear_map(slice(None), calibration is Calibration.weighted)
+
+    def _fit_linear_map(self, index: np.ndarray | slice, weighted: bool) -> LinearMap:
+        held_out, weight = self.held_out.rows(index), self.rows.weight
+        spread = np.sqrt(held_out.variance) if weighted else 1.0
+        return fit_linear_map(held_out.mean, self.rows.y[index], spread, None if weight is None else weight[index])
+
+    def _is_improved_by_linear_map(self) -> bool:
+        """Tell whether maps fitted to other rows improve the CRPS of rows; on a skewed target they may not."""
+        part = np.random.default_rng(0).permutation(len(self.rows)) % NUM_PARTS
+        gain = np.zeros(len(self.rows))
+        for number in range(NUM_PARTS):
+            mine = np.flatnonzero(part == number)
+            linear_map = self._fit_linear_map(np.flatnonzero(part != number), weighted=True)
+            densities, y = self.held_out.rows(mine), self.rows.y[mine]
+            gain[mine] = densities.crps(y) - calibrated(densities, linear_map).crps(y)
+        return self.rows.mean(gain) > 0
 
 
 def pooled(parts: Sequence[GaussianMixture]) -> GaussianMixture:
@@ -225,6 +300,20 @@ def pooled(parts: Sequence[GaussianMixture]) -> GaussianMixture:
     kept = np.sqrt(np.clip(1 - share, 0, 1))
     means = center[:, None] + (mixture.means - center[:, None]) * kept[:, None]
     return dataclasses.replace(mixture, means=means)
+
+
+def narrowed(mixture: GaussianMixture, parts: Sequence[GaussianMixture]) -> GaussianMixture:
+    """Draw pooled densities together as far as averaging makes their means more accurate than a member's.
+
+    A map of the distribution function is fitted to the members' held-out rows. For squared errors the members' average
+    exceeds the error of their mean by exactly d^2, their mean squared disagreement about a row. With s^2 for the
+    variance of a member, which covers the larger error, the pooled variance becomes s^2 / (1 + d^2 / s^2).
+    """
+    center = mixture.mean
+    disagreement = np.stack([np.square(part.mean - center) for part in parts]).mean(0)
+    factor = 1 / np.sqrt(1 + disagreement / mixture.variance)
+    means = center[:, None] + (mixture.means - center[:, None]) * factor[:, None]
+    return dataclasses.replace(mixture, means=means, scales=mixture.scales * factor[:, None])
 
 
 def calibrated(mixture: GaussianMixture, linear_map: LinearMap) -> GaussianMixture:
@@ -246,27 +335,51 @@ def with_outlier_component(mixture: GaussianMixture, target: TargetStatistics) -
 
 def fit(settings: Settings, rows: TrainingRows, *, seed: int, workers: Workers = ONE_WORKER) -> CrossFit:
     """Fit the out-of-fold anchor, then a network per fold."""
-    folds = Folds(rows, folds_of(len(rows), settings.crossfit.num_folds(len(rows)), seed=seed), seed, workers)
-    encoded = encode_folds(dense_encoder, rows, folds.held_out)
+    return _timed_fit(settings, rows, seed, workers)[0]
+
+
+def _timed_fit(settings: Settings, rows: TrainingRows, seed: int, workers: Workers) -> tuple[CrossFit, float]:
+    anchor, seconds = fit_anchor(settings, rows, seed, workers)
+    start = clock()
+    folds = folds_for(settings, rows, seed, workers)
+    members = _members(settings, folds, encode_folds(dense_encoder, rows, folds.held_out), anchor, "experts")
+    summary = AnchorSummary(settings.anchor.name, anchor.rmse(rows), anchor.stage, anchor.members)
+    fitted = CrossFit(members, _held_out(members, folds), rows, summary, LatentRows.of(members, rows.X, seed))
+    return fitted, seconds + clock() - start
+
+
+def fit_anchor(
+    settings: Settings, rows: TrainingRows, seed: int, workers: Workers = ONE_WORKER
+) -> tuple[OutOfFold, float]:
+    """Fit the out-of-fold anchor and return it with its seconds; rows of a run that have it in common share it."""
+    rows.require_fittable()
+    return shared(_timed_anchor, ignore=["workers"])(settings.of_anchor(), rows, seed, workers)
+
+
+def _timed_anchor(settings: Settings, rows: TrainingRows, seed: int, workers: Workers) -> tuple[OutOfFold, float]:
+    start = clock()
+    folds = folds_for(settings, rows, seed, workers)
 
     def network() -> OutOfFold:
         """Fit the recipe itself without an anchor, as a point regressor."""
         none = AnchorSettings(name="none", kind=AnchorKind.none)
-        free = dataclasses.replace(settings.model, anchor_mode=AnchorMode.free)
         constant = out_of_fold.fit(none, folds, network=network)
-        members = _members(dataclasses.replace(settings, anchor=none, model=free), folds, encoded, constant, "network")
+        encoded = encode_folds(dense_encoder, rows, folds.held_out)
+        members = _members(dataclasses.replace(settings, anchor=none), folds, encoded, constant, "network")
         return OutOfFold(_held_out(members, folds).mean, tuple(MeanOf(member) for member in members))
 
-    anchor = out_of_fold.fit(settings.anchor, folds, network=network)
-    members = _members(settings, folds, encoded, anchor, "experts")
-    summary = AnchorSummary(settings.anchor.name, anchor.rmse(rows), anchor.stage, anchor.members)
-    return CrossFit(members, _held_out(members, folds), rows, summary)
+    return out_of_fold.fit(settings.anchor, folds, network=network), clock() - start
 
 
-def num_pieces(settings: AnchorSettings, num_folds: int) -> int:
+def folds_for(settings: Settings, rows: TrainingRows, seed: int, workers: Workers) -> Folds:
+    """Cut the rows into the folds of a fit."""
+    return Folds(rows, folds_of(len(rows), settings.crossfit.num_folds(len(rows)), seed=seed), seed, workers)
+
+
+def num_pieces(settings: AnchorSettings, num_folds: int, num_targets: int = 1) -> int:
     """Return the number of pieces of work that a fit reports: the models of all anchors, and the networks."""
     anchors = settings.stack_members() if settings.kind is AnchorKind.stack else [settings]
-    return num_folds * (1 + sum(anchor.kind is not AnchorKind.none for anchor in anchors))
+    return num_folds * (1 + num_targets * sum(anchor.kind is not AnchorKind.none for anchor in anchors))
 
 
 @dataclass(frozen=True)
@@ -295,7 +408,7 @@ def _members(
         model = initial_model(
             model_settings,
             input_dim=len(scaling.column_mean),
-            seed=int(np.random.SeedSequence([folds.seed, number]).generate_state(1)[0]),
+            seed=member_seed(folds, number),
             number=1,
             initial_weights=settings.initial_weights,
         ).to(settings.train.device)
@@ -307,6 +420,11 @@ def _members(
         return Member(anchor.models[number], encoded.encoders[number], model, scaling, selected)
 
     return tuple(folds.workers.map(title, member, range(len(folds))))
+
+
+def member_seed(folds: Folds, number: int) -> int:
+    """Return the seed of the initial weights of a fold's network."""
+    return int(np.random.SeedSequence([folds.seed, number]).generate_state(1)[0])
 
 
 def rounding_error(y: np.ndarray, anchor_error: float) -> float:
@@ -322,4 +440,9 @@ def rounding_error(y: np.ndarray, anchor_error: float) -> float:
 
 def _held_out(members: Sequence[Member], folds: Folds) -> GaussianMixture:
     parts = [member.predict(folds.rows.X[fold]) for member, fold in zip(members, folds.held_out, strict=True)]
-    return GaussianMixture.concatenated(parts).rows(np.argsort(np.concatenate(folds.held_out)))
+    return in_row_order(GaussianMixture.concatenated(parts), folds)
+
+
+def in_row_order(densities: Mixture, folds: Folds) -> Mixture:
+    """Return densities of the folds one after the other in the order of the rows."""
+    return densities.rows(np.argsort(np.concatenate(folds.held_out)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
@@ -16,6 +17,14 @@ from anchormoe.model.training_rows import TrainingRows, rows_outside
 
 MOST_INDICATORS = 12  # levels that get a column each; a column with more levels is encoded by its target's means
 PRIOR_ROWS = 10.0  # a level's mean counts as if this number of rows with the mean of all were added to it
+
+
+class Takes(Enum):
+    """The columns that a method can be fitted to; an encoder turns all others into columns that it can."""
+
+    numbers = "complete numbers"
+    gaps = "numbers, nan where one is missing"
+    categories = "numbers and category codes, nan where one is missing"
 
 
 @dataclass(frozen=True)
@@ -92,25 +101,28 @@ def unchanged(rows: TrainingRows, whole: TrainingRows | None = None) -> Encoder:
     return Encoder(None)
 
 
-def dense_encoder(rows: TrainingRows, whole: TrainingRows | None = None) -> Encoder:
+def dense_encoder(rows: TrainingRows, whole: TrainingRows | None = None, *, keep_gaps: bool = False) -> Encoder:
     """Encode for models that need complete numbers on comparable scales: networks, ridge and kernel regression.
 
     Statistics come from `rows`. The encoded columns are those that `whole`, the table `rows` were taken from, needs, so
-    that encoders of all folds agree in them.
+    that encoders of all folds agree in them. With `keep_gaps` the gaps of numeric columns stay nan, for models that
+    take them.
     """
     whole = rows if whole is None else whole
     columns: list[EncodedColumn] = []
     for position in range(rows.X.shape[1]):
         values = rows.X[:, position]
         num_levels = _num_levels(whole.X[:, position]) if position in rows.categorical else 0
-        if position not in rows.categorical:
+        if position not in rows.categorical and keep_gaps:
+            columns.append(NumericColumn(position, np.nan, had_gaps=False))
+        elif position not in rows.categorical:
             present = values[~np.isnan(values)]
             fill = float(np.median(present)) if len(present) else 0.0
             columns.append(NumericColumn(position, fill, bool(np.isnan(whole.X[:, position]).any())))
         elif num_levels <= MOST_INDICATORS:
             columns.append(IndicatorColumn(position, num_levels))
         else:
-            columns.append(_mean_column(rows, position, num_levels))
+            columns.extend(_mean_column(one, position, num_levels) for one in rows.by_target)
     return Encoder(tuple(columns), whole.are_plain)
 
 

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from anchormoe.distributions.base import Distribution
+from anchormoe.distributions.joint import JointMixture
 from anchormoe.distributions.mixture import GaussianMixture
+from anchormoe.distributions.recalibrated import Recalibrated
 from anchormoe.model.anchors.fitted import StackMember
 from anchormoe.model.training_rows import TrainingRows
 
@@ -36,21 +39,50 @@ class HeldOut:
 
     scores: dict[str, float]
     y: np.ndarray
-    densities: GaussianMixture
+    densities: GaussianMixture | Recalibrated
 
     @classmethod
-    def of(cls, densities: GaussianMixture, rows: TrainingRows, seed: int) -> HeldOut:
+    def of(cls, densities: GaussianMixture | Recalibrated, rows: TrainingRows, seed: int) -> HeldOut:
         """Score held-out densities of rows, and keep some of them."""
-        y = rows.y
-        cdf = densities.cdf(y)
-        scores = {
-            "nll": rows.mean(-densities.log_prob(y)),
-            "crps": rows.mean(densities.crps(y)),
-            "rmse": math.sqrt(rows.mean((y - densities.mean) ** 2)),
-            **{
-                f"coverage_{round(100 * level)}": rows.mean((np.abs(cdf - 0.5) <= level / 2).astype(np.float64))
-                for level in LEVELS
-            },
-        }
-        some = np.sort(np.random.default_rng(seed).permutation(len(y))[:KEPT_ROWS])
-        return cls(scores, y[some], densities.rows(some))
+        some = _kept(rows, seed)
+        return cls(_scores(densities, rows), rows.y[some], densities.rows(some))
+
+
+@dataclass(frozen=True)
+class JointHeldOut:
+    """Calibrated joint densities of the training rows, each predicted by the one member that has not seen it.
+
+    `nll` is the mean of -log p of all targets together, `scores` are those of each target by itself, in its units; `y`
+    and `densities` are some of the rows, to look at.
+    """
+
+    nll: float
+    scores: tuple[dict[str, float], ...]
+    y: np.ndarray
+    densities: JointMixture
+
+    @classmethod
+    def of(cls, densities: JointMixture, rows: TrainingRows, seed: int) -> JointHeldOut:
+        """Score held-out densities of rows, and keep some of them."""
+        scores = tuple(_scores(one, of_one) for one, of_one in zip(densities.marginals, rows.by_target, strict=True))
+        some = _kept(rows, seed)
+        return cls(rows.mean(-densities.log_prob(rows.y)), scores, rows.y[some], densities.rows(some))
+
+
+def _scores(densities: Distribution, rows: TrainingRows) -> dict[str, float]:
+    """Return the mean scores of one target, in its units."""
+    y = rows.y
+    cdf = densities.cdf(y)
+    return {
+        "nll": rows.mean(-densities.log_prob(y)),
+        "crps": rows.mean(densities.crps(y)),
+        "rmse": math.sqrt(rows.mean((y - densities.mean) ** 2)),
+        **{
+            f"coverage_{round(100 * level)}": rows.mean((np.abs(cdf - 0.5) <= level / 2).astype(np.float64))
+            for level in LEVELS
+        },
+    }
+
+
+def _kept(rows: TrainingRows, seed: int) -> np.ndarray:
+    return np.sort(np.random.default_rng(seed).permutation(len(rows))[:KEPT_ROWS])

@@ -26,6 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.model.settings import AnchorMode, Combination, InitialWeights, ModelSettings, RouterKind, SmoothAt
 
 FLOOR = 1e-12
@@ -141,6 +142,11 @@ class ExpertOutputs(NamedTuple):
     logits_NJC: Tensor
     delta_NJC: Tensor
     log_scale_NJC: Tensor
+
+    @property
+    def squared_delta_NJC(self) -> Tensor:
+        """The square of each component's shift."""
+        return self.delta_NJC.square()
 
 
 class Experts(nn.Module):
@@ -291,17 +297,33 @@ class AnchorMoE(nn.Module):
         log weight = log(w_j + FLOOR) + log(softmax(l)_c + FLOOR), LOG_ZERO in place of the first where w_j = 0
         mean = anchor + Delta (either may be off);  scale = clamp(exp(t), sigma_min, sigma_max)
         """
-        config, weight_NJ = self.config, gates.weight_NJ
-        used_NJ = weight_NJ > 0
-        log_weight_NJ = torch.where(used_NJ, torch.where(used_NJ, weight_NJ + FLOOR, 1.0).log(), LOG_ZERO)
-        log_weight_NJC = log_weight_NJ[:, :, None] + (outputs.logits_NJC.softmax(2) + FLOOR).log()
-        mean_NJC = torch.zeros_like(outputs.delta_NJC)
-        if config.anchor_mode is not AnchorMode.free:
-            mean_NJC = mean_NJC + anchor_N[:, None, None]
-        if config.anchor_mode is not AnchorMode.only:
-            mean_NJC = mean_NJC + outputs.delta_NJC
+        config = self.config
+        log_weight_NJC = log_gate_weights(gates.weight_NJ, outputs.logits_NJC)
+        mean_NJC = component_means(config.anchor_mode, anchor_N[:, None, None], outputs.delta_NJC)
         scale_NJC = outputs.log_scale_NJC.exp().clamp(config.sigma_min, config.sigma_max)
         return MixtureParameters(log_weight_NJC.flatten(1), mean_NJC.flatten(1), scale_NJC.flatten(1))
+
+    def distributions(self, parameters: list[MixtureParameters]) -> GaussianMixture:
+        """Return what blocks of rows were predicted as one distribution."""
+        log_weights, means, scales = (torch.cat(parts).numpy(force=True) for parts in zip(*parameters, strict=True))
+        return GaussianMixture(log_weights, means, scales)
+
+
+def log_gate_weights(weight_NJ: Tensor, logits_NJC: Tensor) -> Tensor:
+    """Return the log-weights of all components: those of the gates plus those within each expert."""
+    used_NJ = weight_NJ > 0
+    log_weight_NJ = torch.where(used_NJ, torch.where(used_NJ, weight_NJ + FLOOR, 1.0).log(), LOG_ZERO)
+    return log_weight_NJ[:, :, None] + (logits_NJC.softmax(2) + FLOOR).log()
+
+
+def component_means(mode: AnchorMode, anchor: Tensor, delta: Tensor) -> Tensor:
+    """Return the components' means: anchor + Delta, or one of them alone."""
+    mean = torch.zeros_like(delta)
+    if mode is not AnchorMode.free:
+        mean = mean + anchor
+    if mode is not AnchorMode.only:
+        mean = mean + delta
+    return mean
 
 
 def initial_model(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,11 +12,14 @@ import numpy as np
 
 from anchormoe.data.splits import InnerSplit, inner_split
 from anchormoe.distributions.mixture import GaussianMixture
+from anchormoe.distributions.recalibrated import Recalibrated
 from anchormoe.model.anchors.selection import SelectedAnchor, require_usable, select_anchor
-from anchormoe.model.calibration import LinearMap, fit_linear_map
-from anchormoe.model.encoding import Encoder, dense_encoder
+from anchormoe.model.calibration import LinearMap, Recalibration, fit_linear_map
+from anchormoe.model.conformal import fit_recalibration
+from anchormoe.model.encoding import Encoder, Takes, dense_encoder
 from anchormoe.model.held_out import AnchorSummary, HeldOut
 from anchormoe.model.kernels.clock import clock
+from anchormoe.model.latent_rows import LatentRows
 from anchormoe.model.network import AnchorMoE, initial_model
 from anchormoe.model.parallel import ONE_WORKER, Workers
 from anchormoe.model.settings import (
@@ -42,6 +46,9 @@ class PaperAnchorMoE:
     weight_draws: the initial weights are this draw of the random state's stream; the published run of split n first
         drew the weights of all splits before it.
     """
+
+    takes = Takes.categories
+    categorical_features: Sequence[int] = ()  # positions of the columns of X that hold category codes
 
     def __init__(
         self,
@@ -75,7 +82,7 @@ class PaperAnchorMoE:
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Fit to rows X (N, I) and targets y (N,)."""
-        return self.fit_rows(TrainingRows(X, y))
+        return self.fit_rows(TrainingRows(X, y, None, tuple(self.categorical_features)))
 
     def fit_rows(self, rows: TrainingRows, workers: Workers = ONE_WORKER) -> Self:
         """Fit to rows that may have weights, categories and gaps; there is one network, hence one piece of work."""
@@ -106,14 +113,17 @@ class PaperAnchorMoE:
         # Without CAL rows the rows of VA are held out: the stage and the epoch were selected on them.
         judged = rows[inner.cal if len(inner.cal) > 0 else inner.va]
         raw = network.predict(judged.X)
-        linear_map = None
-        if self.calibration is not Calibration.none and len(inner.cal) > 0:
+        linear_map, recalibration = None, None
+        if self.calibration.maps_cdf and len(inner.cal) > 0:
+            recalibration = fit_recalibration(self.calibration, raw.cdf(judged.y), judged.weight)
+        elif self.calibration is not Calibration.none and len(inner.cal) > 0:
             spread = raw.std if self.calibration is Calibration.weighted else 1.0
             linear_map = fit_linear_map(raw.mean, judged.y, spread, judged.weight)
-        held_out = HeldOut.of(finished(raw, linear_map), judged, self.random_state)
+        held_out = HeldOut.of(finished(raw, linear_map, recalibration), judged, self.random_state)
         anchor_rmse = math.sqrt(judged.mean((judged.y - network.anchor.predict(judged.X)) ** 2))
         anchor = AnchorSummary(self.anchor.name, anchor_rmse, network.anchor.stage, ())
-        self.fitted_ = FittedPaper(network, linear_map, anchor, held_out)
+        latent = LatentRows.of([network], rows.X, self.random_state)
+        self.fitted_ = FittedPaper(network, linear_map, anchor, held_out, recalibration, latent)
         self.diagnostics_: dict[str, Any] = {
             "anchor_stage": network.anchor.stage,
             "epoch": network.selected.epoch,
@@ -124,8 +134,8 @@ class PaperAnchorMoE:
         }
         return self
 
-    def predict_dist(self, X: np.ndarray) -> GaussianMixture:
-        """Predict densities of rows; calibration maps their reported means and leaves the densities as they are."""
+    def predict_dist(self, X: np.ndarray) -> GaussianMixture | Recalibrated:
+        """Predict densities of rows; a linear calibration maps their reported means and leaves the densities alone."""
         return self.fitted_.predict_dist(X)
 
 
@@ -137,19 +147,25 @@ class FittedPaper:
     linear_map: LinearMap | None
     anchor: AnchorSummary
     held_out: HeldOut
+    recalibration: Recalibration | None = None
+    latent: LatentRows | None = None
 
     @property
     def networks(self) -> tuple[FittedNetwork, ...]:
         """Return the one network with its encoder and scaling."""
         return (self.network,)
 
-    def predict_dist(self, X: np.ndarray, workers: Workers = ONE_WORKER) -> GaussianMixture:
+    def predict_dist(self, X: np.ndarray, workers: Workers = ONE_WORKER) -> GaussianMixture | Recalibrated:
         """Predict densities of rows, all at once: one network needs little memory."""
-        return finished(self.network.predict(X), self.linear_map)
+        return finished(self.network.predict(X), self.linear_map, self.recalibration)
 
 
-def finished(raw: GaussianMixture, linear_map: LinearMap | None) -> GaussianMixture:
-    """Map the reported means, and leave the densities as they are."""
+def finished(
+    raw: GaussianMixture, linear_map: LinearMap | None, recalibration: Recalibration | None
+) -> GaussianMixture | Recalibrated:
+    """Map the distribution functions; or map the reported means, and leave the densities as they are."""
+    if recalibration is not None:
+        return recalibration(raw)
     if linear_map is None:
         return raw
     mean = raw.mean
@@ -172,7 +188,7 @@ class FittedNetwork:
 
     def predict(self, X: np.ndarray) -> GaussianMixture:
         batch = self.scaling.batch(self.encoder(X), np.zeros(len(X)), self.anchor.predict(X))
-        return predict(self.model, batch).in_units(self.scaling.y_mean, self.scaling.y_std)
+        return predict(self.model, batch).in_units(float(self.scaling.y_mean), float(self.scaling.y_std))
 
 
 def _fit_network(

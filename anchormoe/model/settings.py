@@ -5,10 +5,14 @@ Names are full words; the paper's letters stand in the comments. Defaults are th
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import math
+import typing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from anchormoe.errors import UserError
 
@@ -35,6 +39,12 @@ class SmoothAt(Enum):
     always = "always"  # as the paper writes it
 
 
+class Covariance(Enum):
+    diagonal = "diagonal"  # the targets of a component are independent; they depend through its mean and weight
+    low_rank = "low_rank"  # diagonal + U U^T with `rank` columns
+    full = "full"
+
+
 class Loss(Enum):
     nll = "nll"
     crps = "crps"
@@ -44,6 +54,13 @@ class Calibration(Enum):
     linear = "linear"
     weighted = "weighted"  # linear, each row weighted by the precision of its predicted density
     none = "none"
+    pit = "pit"  # a smooth map of the distribution function
+    conformal = "conformal"  # a map of the distribution function whose intervals cover what they promise
+
+    @property
+    def maps_cdf(self) -> bool:
+        """Tell whether the whole distribution is mapped and not its mean alone."""
+        return self in (Calibration.pit, Calibration.conformal)
 
 
 class Fold(Enum):
@@ -110,10 +127,12 @@ class ModelSettings:
     sigma_max: float = 1.0
     dropout: float = 0.0  # share of the experts' hidden units left out at a training step
     anchor_mode: AnchorMode = AnchorMode.delta
+    covariance: Covariance = Covariance.full  # of a component, where there are several targets
+    rank: int = 1  # of covariance=low_rank
 
     def __post_init__(self) -> None:
         _require_positive(
-            "model", self, "latent_dim", "num_experts", "top_k", "hidden_dim", "num_components", "router_dim"
+            "model", self, "latent_dim", "num_experts", "top_k", "hidden_dim", "num_components", "router_dim", "rank"
         )
         require(self.top_k <= self.num_experts, "model.top_k", f"at most num_experts={self.num_experts}", self.top_k)
         require(0 <= self.dropout < 1, "model.dropout", "in [0, 1)", self.dropout)
@@ -226,3 +245,40 @@ class CrossfitSettings:
         """Return the number of folds for a table of `num_rows` rows."""
         folds = self.folds_when_large if num_rows > self.large_rows else self.folds
         return max(2, min(folds, num_rows // 4))  # at least four rows to a fold, on small tables too
+
+
+Settings = TypeVar("Settings", ModelSettings, TrainingSettings, CrossfitSettings, AnchorSettings)
+
+
+def changed(settings: Settings, values: Mapping[str, Any], what: str) -> Settings:
+    """Return settings with some values replaced; choices may be written as their names."""
+    kinds = typing.get_type_hints(type(settings))
+    converted = {}
+    for name, value in values.items():
+        if name not in kinds:
+            raise ValueError(
+                f"{what} must have settings among {', '.join(kinds)}, received {name!r}{hint(name, list(kinds))}"
+            )
+        kind = kinds[name]
+        is_choice = isinstance(kind, type) and issubclass(kind, Enum)
+        converted[name] = as_enum(kind, value, f"{what}.{name}") if is_choice else value
+    return dataclasses.replace(settings, **converted)
+
+
+Choice = TypeVar("Choice", bound=Enum)
+
+
+def as_enum(kind: type[Choice], value: Any, what: str) -> Choice:
+    """Return a choice by its name; a choice is returned as it is."""
+    if isinstance(value, kind):
+        return value
+    names = [item.name for item in kind]
+    if value not in names:
+        raise ValueError(f"{what} must be one of {', '.join(names)}, received {value!r}")
+    return kind[value]
+
+
+def hint(name: object, names: Sequence[str]) -> str:
+    """Return the end of an error message that names the nearest of the right names, if one is near."""
+    near = difflib.get_close_matches(str(name), names, n=1)
+    return f"; did you mean {near[0]}?" if near else ""

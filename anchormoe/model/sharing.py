@@ -1,13 +1,13 @@
 """Sharing of fits that several rows of a run have in common.
 
 In protocol=clean all ablations except no_anchor have the same anchor, and no_cal is the full model without its
-calibration. A call outside a run shares nothing.
+calibration; all calibrations of the cross-fitted recipe have the same networks. A call outside a run shares nothing.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,9 +27,9 @@ def shared_fits(folder: str) -> Iterator[None]:
         _memory = before
 
 
-def shared(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function with its results remembered for the same arguments."""
-    remembering = _memory.cache(function)
+def shared(function: Callable[..., Any], ignore: Sequence[str] = ()) -> Callable[..., Any]:
+    """Return the function with its results remembered for the same arguments, but for those to `ignore`."""
+    remembering = _memory.cache(function, ignore=list(ignore))
 
     def call(*arguments: Any, **named: Any) -> Any:
         with warnings.catch_warnings():

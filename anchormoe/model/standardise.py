@@ -13,10 +13,13 @@ from anchormoe.model.training import Batch
 
 @dataclass(frozen=True)
 class Scaling:
-    """Statistics of one reference fold: those of its target and of the network's input columns."""
+    """Statistics of one reference fold: those of its target and of the network's input columns.
 
-    y_mean: float
-    y_std: float
+    Of several targets y_mean and y_std have one number each (T,), and their anchors are one column each.
+    """
+
+    y_mean: float | np.ndarray
+    y_std: float | np.ndarray
     column_mean: np.ndarray
     column_std: np.ndarray
     anchor_column: bool
@@ -24,10 +27,18 @@ class Scaling:
 
     @classmethod
     def of_rows(
-        cls, X: np.ndarray, y: np.ndarray, anchor: np.ndarray, *, anchor_column: bool, unit: float | None = None
+        cls,
+        X: np.ndarray,
+        y: np.ndarray,
+        anchor: np.ndarray,
+        *,
+        anchor_column: bool,
+        unit: float | np.ndarray | None = None,
     ) -> Scaling:
         """Compute the statistics of rows; `unit`, if given, replaces the target's standard deviation."""
-        y_mean, y_std = float(y.mean()), float(y.std()) + 1e-8 if unit is None else unit
+        y_mean = float(y.mean()) if y.ndim == 1 else y.mean(0)
+        y_std = y.std(0) + 1e-8 if unit is None else unit
+        y_std = y_std if isinstance(y_std, np.ndarray) else float(y_std)
         columns = np.column_stack([X, (anchor - y_mean) / y_std]) if anchor_column else X
         return cls(y_mean, y_std, columns.mean(0), columns.std(0) + 1e-8, anchor_column)
 
@@ -37,7 +48,7 @@ class Scaling:
         A network is arbitrarily wrong far from the rows it has seen. A column that hardly varies in them is far away
         as soon as it does vary: it is divided by its tiny standard deviation.
         """
-        columns = self.batch(X, np.zeros(len(X)), anchor).x.numpy()
+        columns = self.batch(X, np.zeros_like(anchor), anchor).x.numpy()
         return dataclasses.replace(self, column_limit=3 * np.abs(columns).max(axis=0))
 
     def batch(self, X: np.ndarray, y: np.ndarray, anchor: np.ndarray, weight: np.ndarray | None = None) -> Batch:

@@ -28,7 +28,7 @@ PREDICTION_ROWS = 8192  # the torch backend's block of rows in evaluation; bound
 
 @dataclass(frozen=True)
 class Batch:
-    """Standardised inputs (N, I), z-scored anchor (N) and z-scored target (N), float32.
+    """Standardised inputs (N, I), z-scored anchor (N) and z-scored target (N), float32; of several targets (N, T).
 
     The weights of rows (N) have mean 1 over the training rows; None means that all rows count alike.
     """
@@ -41,7 +41,7 @@ class Batch:
     @property
     def weights(self) -> Tensor:
         """Return the weight of every row (N)."""
-        return torch.ones_like(self.y) if self.weight is None else self.weight
+        return self.y.new_ones(len(self.y)) if self.weight is None else self.weight
 
     def rows(self, index: Tensor | slice) -> Batch:
         """Return some of the rows."""
@@ -168,7 +168,7 @@ class Objective(NamedTuple):
         value = (batch.weights * (mixture.crps(batch.y) if self.use_crps else -mixture.log_prob(batch.y))).mean()
         if self.delta_weight > 0:
             share = model.config.top_k / model.config.num_experts  # of the experts that a row chose
-            value = value + self.delta_weight * share * outputs.delta_NJC.square().mean()
+            value = value + self.delta_weight * share * outputs.squared_delta_NJC.mean()
         if gates.router_prob_NK is not None:
             prob_NK = gates.router_prob_NK
             value = value + self.entropy_weight * (prob_NK * (prob_NK + FLOOR).log()).sum(1).mean()
@@ -302,5 +302,4 @@ def predict(model: AnchorMoE, batch: Batch, backend: Backend = Backend.auto) -> 
     device = next(model.parameters()).device
     with torch.no_grad():
         blocks = [model(rows.x, rows.anchor) for rows in batch.to(device).blocks(PREDICTION_ROWS)]
-    log_weights, means, scales = (torch.cat(parts).numpy(force=True) for parts in zip(*blocks, strict=True))
-    return GaussianMixture(log_weights, means, scales)
+    return model.distributions(blocks)

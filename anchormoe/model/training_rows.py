@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
 
+from anchormoe.errors import UserError
+
+LEAST_ROWS = 5
+
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Features (N, I), targets (N,) and weights (N,) of rows.
+    """Features (N, I), targets (N,), or (N, T) of several targets, and weights (N,) of rows.
 
     X: numbers; nan is a missing value, and the columns at the positions `categorical` hold codes 0, 1, ...
     weight: has mean 1; None means that all rows count alike.
@@ -27,6 +32,24 @@ class TrainingRows:
         """Return some of the rows; their weights keep the mean of all."""
         weight = None if self.weight is None else self.weight[index]
         return TrainingRows(self.X[index], self.y[index], weight, self.categorical)
+
+    def require_fittable(self) -> None:
+        """Raise a UserError unless there are enough rows, a feature, and values that can be fitted."""
+        for needed, is_met, received in (
+            (f"at least {LEAST_ROWS} rows", len(self) >= LEAST_ROWS, f"{len(self)}"),
+            ("at least one feature", self.X.shape[1] > 0, "none"),
+            ("finite targets", np.isfinite(self.y).all(), "NaN or infinity; leave out the rows that have one"),
+            ("features that are finite or NaN", not np.isinf(self.X).any(), "infinity; give NaN for what is missing"),
+        ):
+            if not is_met:
+                raise UserError(f"a fit needs {needed}, received {received}")
+
+    @property
+    def by_target(self) -> tuple[TrainingRows, ...]:
+        """Return the rows with one target each, as often as there are targets."""
+        if self.y.ndim == 1:
+            return (self,)
+        return tuple(dataclasses.replace(self, y=np.ascontiguousarray(column)) for column in self.y.T)
 
     @property
     def are_plain(self) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from anchormoe.data.columns import Columns
+from anchormoe.distributions.mixture import GaussianMixture
+from anchormoe.distributions.recalibrated import Recalibrated
 from anchormoe.estimator.saving import lightgbm_model, xgboost_model
 from anchormoe.estimator.saving.errors import refused, require
 from anchormoe.estimator.saving.trees import require_features
@@ -20,6 +22,10 @@ from anchormoe.model.anchors.fitted import ConstantAnchor, RegressorAnchor, Stac
 from anchormoe.model.anchors.kernel_machine import KernelMachine
 from anchormoe.model.crossfit import FittedCrossfit, MeanOf, Member
 from anchormoe.model.encoding import MOST_INDICATORS, Encoder, IndicatorColumn, MeanColumn, NumericColumn
+from anchormoe.model.held_out import HeldOut
+from anchormoe.model.joint import FittedJoint, JointAnchor
+from anchormoe.model.joint_network import JointAnchorMoE
+from anchormoe.model.latent_rows import LatentRows
 from anchormoe.model.paper import FittedNetwork, FittedPaper
 
 _LONGEST_NESTING = 8  # anchors within anchors
@@ -29,7 +35,8 @@ def require_consistent(attributes: dict[str, Any]) -> None:
     """Check the fitted attributes of a regressor."""
     columns, fitted = attributes["columns_"], attributes["fitted_"]
     require(type(columns) is Columns, "columns_ to be Columns", type(columns))
-    require(type(fitted) in (FittedCrossfit, FittedPaper), "fitted_ to be of a recipe", type(fitted))
+    kinds = (FittedCrossfit, FittedPaper, FittedJoint)
+    require(type(fitted) in kinds, "fitted_ to be of a recipe", type(fitted))
     require(isinstance(attributes["diagnostics_"], dict), "diagnostics_ to be a dict", type(attributes["diagnostics_"]))
     num_columns = len(columns.columns)
     stated, names = attributes["n_features_in_"], attributes.get("feature_names_in_")
@@ -38,17 +45,59 @@ def require_consistent(attributes: dict[str, Any]) -> None:
     require(fits, f"{num_columns} names of columns", names)
     require(len(fitted.networks) > 0, "at least one network", "none")
     for network in fitted.networks:
-        _require_network(network, num_columns, 0)
-    held_out = fitted.held_out
-    shape = held_out.densities.means.shape
-    mixture = (held_out.densities.log_weights, held_out.densities.scales)
+        _require_network(network, num_columns, 0, num_targets=len(fitted.targets) if several(fitted) else None)
+    if several(fitted):
+        _require_joint(fitted)
+    else:
+        _require_held_out(fitted.held_out)
+    if fitted.latent is not None:
+        _require_latent_rows(fitted.latent, sum(network.model.config.latent_dim for network in fitted.networks))
+
+
+def several(fitted: Any) -> bool:
+    """Tell whether a fit is one of several targets."""
+    return type(fitted) is FittedJoint
+
+
+def _require_held_out(held_out: HeldOut) -> None:
+    densities: Any = held_out.densities.base if isinstance(held_out.densities, Recalibrated) else held_out.densities
+    require(type(densities) is GaussianMixture, "held-out densities that are mixtures", type(densities))
+    shape = densities.means.shape
+    mixture = (densities.log_weights, densities.scales)
     alike = len(shape) == 2 and all(array.shape == shape for array in mixture) and held_out.y.shape == shape[:1]
     require(alike, "held-out densities and targets of the same rows", shape)
 
 
-def _require_network(network: Member | FittedNetwork, num_columns: int, depth: int) -> None:
-    scaling = network.scaling
-    width = _width(network.encoder, num_columns) + int(scaling.anchor_column)
+def _require_joint(fitted: FittedJoint) -> None:
+    """Check the parts that a fit of several targets has for each of them."""
+    count, held_out = len(fitted.targets), fitted.held_out
+    require(count > 1, "several targets", count)
+    for name, parts in (("anchors", fitted.anchors), ("scores", held_out.scores)):
+        require(len(parts) == count, f"{name} of {count} targets", len(parts))
+    require(len(fitted.linear_maps) in (0, count), f"linear maps of {count} targets", len(fitted.linear_maps))
+    named = len(fitted.names) in (0, count) and all(isinstance(name, str) for name in fitted.names)
+    require(named, f"names of {count} targets", fitted.names)
+    shape = (*held_out.densities.log_weights.shape[:1], held_out.densities.num_targets)
+    require(held_out.y.shape == shape == (*shape[:1], count), "held-out densities and targets of the same rows", shape)
+
+
+def _require_latent_rows(latent: LatentRows, width: int) -> None:
+    rows = latent.positions.shape[:1]
+    shapes = latent.center.shape, latent.spread.shape, latent.positions.shape[1:]
+    require(set(shapes) == {(width,)}, f"places of {width} latent dimensions", shapes)
+    require(latent.distances.shape == rows and rows > (0,), "a distance of each place", latent.distances.shape)
+
+
+def _require_network(
+    network: Member | FittedNetwork, num_columns: int, depth: int, *, num_targets: int | None = None
+) -> None:
+    """Check one network, of several targets if `num_targets` says so."""
+    scaling, model = network.scaling, network.model
+    found = model.num_targets if type(model) is JointAnchorMoE else None
+    require(found == num_targets, f"a network of {num_targets or 'one'} targets", found)
+    units = np.shape(scaling.y_mean), np.shape(scaling.y_std)
+    require(set(units) == {() if num_targets is None else (num_targets,)}, "units of the targets", units)
+    width = _width(network.encoder, num_columns) + int(scaling.anchor_column) * (num_targets or 1)
     for name, statistics in (
         *(("means", scaling.column_mean), ("deviations", scaling.column_std)),
         *(() if scaling.column_limit is None else (("limits", scaling.column_limit),)),
@@ -56,8 +105,12 @@ def _require_network(network: Member | FittedNetwork, num_columns: int, depth: i
         require(statistics.shape == (width,), f"{name} of {width} columns", statistics.shape)
     input_dim = network.model.experts.input_dim
     require(input_dim == width, f"a network of {width} inputs", input_dim)
-    anchor = network.anchor.predict if isinstance(network, FittedNetwork) else network.anchor
-    _require_anchor(anchor, num_columns, depth)
+    anchor: Any = network.anchor.predict if isinstance(network, FittedNetwork) else network.anchor
+    if num_targets is not None:
+        fits = type(anchor) is JointAnchor and len(anchor.parts) == num_targets
+        require(fits, f"anchors of {num_targets} targets", type(anchor))
+    for part in (anchor,) if num_targets is None else anchor.parts:
+        _require_anchor(part, num_columns, depth)
 
 
 def _require_anchor(anchor: Any, num_columns: int, depth: int) -> None:

@@ -9,7 +9,8 @@ None, truth values, whole numbers, text             as in JSON
 {"kind": "texts", "items": [...], "dtype": ...}     an array of text
 {"kind": "object", "type": ..., "fields": {...}}    a dataclass of the registry
 {"kind": "choice", "type": ..., "name": ...}        an enum of the registry
-{"kind": "network", ...}                            an AnchorMoE: its settings and its weights
+{"kind": "network", ...}                            an AnchorMoE: its settings and its weights; with "num_targets"
+                                                    a JointAnchorMoE
 {"kind": "random_state", ...}                       a RandomState
 {"kind": "xgboost" | "lightgbm" | "skops", "member": ...}
 """
@@ -30,6 +31,7 @@ import torch
 from anchormoe.estimator.saving import archive, foreign, lightgbm_model, xgboost_model
 from anchormoe.estimator.saving.errors import refused, require
 from anchormoe.estimator.saving.registry import DATACLASSES, ENUMS, field_types, is_of
+from anchormoe.model.joint_network import JointAnchorMoE
 from anchormoe.model.network import AnchorMoE
 from anchormoe.model.settings import ModelSettings
 
@@ -40,6 +42,7 @@ _DTYPES = (
     "bool",
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
 )
+LATER_SETTINGS = ("covariance", "rank")  # of a network, which files of earlier versions do not have
 _LIBRARIES = {"xgboost": (xgboost_model, "ubj"), "lightgbm": (lightgbm_model, "txt"), "skops": (foreign, "skops")}
 
 
@@ -77,7 +80,7 @@ class Writer:
             return {"kind": "choice", "type": type(value).__name__, "name": value.name}
         if dataclasses.is_dataclass(value) and type(value) is DATACLASSES.get(type(value).__name__):
             return self._object(value, path)
-        if type(value) is AnchorMoE:
+        if type(value) in (AnchorMoE, JointAnchorMoE):
             return self._network(value, path)
         if type(value) is np.random.RandomState:
             return self._random_state(value, path)
@@ -131,6 +134,7 @@ class Writer:
         state = {name: tensor.numpy(force=True) for name, tensor in model.state_dict().items()}
         return {
             "kind": "network",
+            **({"num_targets": model.num_targets} if isinstance(model, JointAnchorMoE) else {}),
             "settings": self.encode(model.config, f"{path}.settings"),
             "input_dim": model.experts.input_dim,
             "temperature": float(model.temperature),
@@ -199,8 +203,11 @@ class Reader:
         for name, item in decoded.items():
             require(is_of(item, wanted[name]), f"{path}.{name} to be {wanted[name]}", type(item))
         given = [field.name for field in dataclasses.fields(kind) if field.init]
-        require(set(given) <= set(decoded), f"{path} to have the fields {given}", sorted(decoded))
-        made = kind(**{name: decoded.pop(name) for name in given})
+        # Settings that came after the file was written have their defaults.
+        later = [] if kind is not ModelSettings else [name for name in LATER_SETTINGS if name not in decoded]
+        required = [name for name in given if name not in later]
+        require(set(required) <= set(decoded), f"{path} to have the fields {required}", sorted(decoded))
+        made = kind(**{name: decoded.pop(name) for name in required})
         for name, item in decoded.items():  # results of a fit
             setattr(made, name, item)
         return made
@@ -216,10 +223,7 @@ class Reader:
         require(input_dim > 0 and temperature > 0, f"{path} to be of positive size", (input_dim, temperature))
         weights = _field(value, "weights", dict, path)
         arrays = {name: self._array(_field(weights, name, dict, path), f"{path}.{name}") for name in weights}
-        num_experts = sum(name.startswith("experts.packed.") for name in arrays)
-        require(num_experts == settings.num_experts, f"{path} to have {settings.num_experts} experts", num_experts)
-        with torch.device("meta"):  # takes no memory, whatever sizes the settings state
-            model = AnchorMoE(settings, input_dim=input_dim)
+        model = _without_weights(value, settings, arrays, path)
         wanted = {name: (tuple(tensor.shape), np.dtype(np.float32)) for name, tensor in model.state_dict().items()}
         found = {name: (array.shape, array.dtype) for name, array in arrays.items()}
         wrong = sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))
@@ -248,6 +252,24 @@ class Reader:
             raise refused(f"the package {error.name} for {path}", "it is not installed", "install it") from None
         except zipfile.BadZipFile as error:
             raise refused(f"{member} to be a zip archive", error) from None
+
+
+def _without_weights(
+    value: dict[str, Any], settings: ModelSettings, arrays: Mapping[str, np.ndarray], path: str
+) -> AnchorMoE:
+    """Return the network that a file describes, on the device meta: it takes no memory, whatever sizes are stated."""
+    input_dim = value["input_dim"]
+    if "num_targets" in value:
+        num_targets, limits = _field(value, "num_targets", int, path), arrays.get("sigma_min_T")
+        require(num_targets > 1, f"{path} to have several targets", num_targets)
+        stated = None if limits is None else limits.shape  # before anything of the size of its square is made
+        require(stated == (num_targets,), f"{path} to have limits of the scales of {num_targets} targets", stated)
+        with torch.device("meta"):
+            return JointAnchorMoE(settings, input_dim=input_dim, num_targets=num_targets)
+    num_experts = sum(name.startswith("experts.packed.") for name in arrays)
+    require(num_experts == settings.num_experts, f"{path} to have {settings.num_experts} experts", num_experts)
+    with torch.device("meta"):
+        return AnchorMoE(settings, input_dim=input_dim)
 
 
 def _axes(array: np.ndarray) -> list[int]:

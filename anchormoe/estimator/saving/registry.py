@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 
 from anchormoe.data.columns import Column, Columns
+from anchormoe.distributions.joint import JointMixture
 from anchormoe.distributions.mixture import GaussianMixture
+from anchormoe.distributions.monotone import MonotoneMap
+from anchormoe.distributions.recalibrated import Recalibrated
 from anchormoe.model import settings
 from anchormoe.model.anchors.boosted import ExactTrees, LightGBMTrees, SklearnTrees, XGBoostTrees
 from anchormoe.model.anchors.exact_trees import BoostedTrees
@@ -27,10 +30,12 @@ from anchormoe.model.anchors.fitted import (
 from anchormoe.model.anchors.kernel_machine import Kernel, KernelMachine
 from anchormoe.model.anchors.quadratic import QuadraticRidge
 from anchormoe.model.anchors.selection import SelectedAnchor
-from anchormoe.model.calibration import LinearMap
+from anchormoe.model.calibration import LinearMap, Recalibration
 from anchormoe.model.crossfit import FittedCrossfit, MeanOf, Member, TargetStatistics
 from anchormoe.model.encoding import Encoder, IndicatorColumn, LowestColumn, MeanColumn, NumericColumn
-from anchormoe.model.held_out import AnchorSummary, HeldOut
+from anchormoe.model.held_out import AnchorSummary, HeldOut, JointHeldOut
+from anchormoe.model.joint import FittedJoint, JointAnchor
+from anchormoe.model.latent_rows import LatentRows
 from anchormoe.model.paper import FittedNetwork, FittedPaper
 from anchormoe.model.standardise import Scaling
 from anchormoe.model.training import SelectedEpoch
@@ -40,6 +45,8 @@ DATACLASSES: dict[str, Any] = {
     for one in (
         *(FittedCrossfit, Member, MeanOf, TargetStatistics, FittedPaper, FittedNetwork, SelectedAnchor),
         *(Scaling, SelectedEpoch, LinearMap, AnchorSummary, HeldOut, GaussianMixture, StackMember),
+        *(Recalibration, Recalibrated, MonotoneMap, LatentRows),
+        *(FittedJoint, JointAnchor, JointHeldOut, JointMixture),
         *(ConstantAnchor, RegressorAnchor, StackedAnchor, StagedAnchor),
         *(SklearnTrees, ExactTrees, XGBoostTrees, LightGBMTrees, BoostedTrees, KernelMachine, Kernel, QuadraticRidge),
         *(Encoder, NumericColumn, IndicatorColumn, MeanColumn, LowestColumn, Columns, Column),
@@ -51,6 +58,7 @@ ENUMS: dict[str, type[Enum]] = {
     one.__name__: one
     for one in (
         *(settings.AnchorMode, settings.RouterKind, settings.Combination, settings.SmoothAt, settings.Loss),
+        settings.Covariance,
         *(settings.Calibration, settings.Fold, settings.InitialWeights, settings.AnchorKind, settings.Backend),
     )
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,9 +9,8 @@ import numpy as np
 
 from anchormoe.estimator.saving.errors import refused, require
 from anchormoe.estimator.saving.trees import require_children, require_features
+from anchormoe.model.anchors import ubjson
 
-_NUMBERS = {"i": ">i1", "U": ">u1", "I": ">i2", "l": ">i4", "L": ">i8", "d": ">f4", "D": ">f8"}
-_DEEPEST = 16
 _PER_NODE = {
     **dict.fromkeys(("left_children", "right_children", "parents", "split_indices"), "l"),
     **dict.fromkeys(("split_conditions", "base_weights", "loss_changes", "sum_hessian"), "d"),
@@ -32,7 +30,7 @@ def to_bytes(value: Any, path: str) -> bytes:
     """Return a model in XGBoost's format."""
     content = bytes(value.save_raw(raw_format="ubj"))
     try:
-        _require_sound(_Ubjson(content).read())
+        _require_sound(_read(content))
     except ValueError as error:
         raise ValueError(f"{path} must be a model of ordinary trees: {error}; use joblib or pickle") from None
     return content
@@ -42,77 +40,17 @@ def from_bytes(content: bytes, trusted: Sequence[str]) -> Any:
     """Load a model, as long as its trees are sound."""
     import xgboost
 
-    _require_sound(_Ubjson(content).read())
+    _require_sound(_read(content))
     model = xgboost.Booster({"nthread": 1})
     model.load_model(bytearray(content))
     return model
 
 
-class _Ubjson:
-    """A reader of the part of UBJSON that XGBoost writes. Arrays of one type of number are NumPy arrays."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content, self._position = content, 0
-
-    def read(self) -> Any:
-        value = self._value(self._marker(), 0)
-        require(self._position == len(self._content), f"{self._position} bytes of UBJSON", len(self._content))
-        return value
-
-    def _take(self, size: int) -> bytes:
-        start, self._position = self._position, self._position + size
-        require(size >= 0 and self._position <= len(self._content), "UBJSON to its end", "an early end")
-        return self._content[start : self._position]
-
-    def _marker(self) -> str:
-        return chr(self._take(1)[0])
-
-    def _number(self, marker: str) -> Any:
-        code = np.dtype(_NUMBERS[marker])
-        return np.frombuffer(self._take(code.itemsize), code)[0].item()
-
-    def _length(self) -> int:
-        require(self._marker() == "L", "a length of eight bytes", "another")
-        return struct.unpack(">q", self._take(8))[0]
-
-    def _text(self) -> str:
-        return self._take(self._length()).decode()
-
-    def _value(self, marker: str, depth: int) -> Any:
-        require(depth <= _DEEPEST, f"UBJSON of at most {_DEEPEST} levels", "more")
-        if marker == "{":
-            return self._object(depth)
-        if marker == "[":
-            return self._array(depth)
-        if marker == "S":
-            return self._text()
-        if marker in _NUMBERS:
-            return self._number(marker)
-        if marker in "TFZ":
-            return {"T": True, "F": False, "Z": None}[marker]
-        raise refused("a value in UBJSON", repr(marker))
-
-    def _object(self, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        while self._content[self._position : self._position + 1] != b"}":
-            name = self._text()
-            require(name not in found, "different keys in an object", name)
-            found[name] = self._value(self._marker(), depth + 1)
-        self._take(1)
-        return found
-
-    def _array(self, depth: int) -> Any:
-        marker = self._marker()
-        if marker == "$":
-            kind = self._marker()
-            require(kind in _NUMBERS and self._marker() == "#", "an array of numbers with a length", kind)
-            code, length = np.dtype(_NUMBERS[kind]), self._length()
-            require(length >= 0, "a length of at least 0", length)
-            return np.frombuffer(self._take(length * code.itemsize), code)
-        require(marker == "#", "an array with a length", repr(marker))
-        length = self._length()
-        require(0 <= length <= len(self._content), "an array within the file", length)
-        return [self._value(self._marker(), depth + 1) for _ in range(length)]
+def _read(content: bytes) -> Any:
+    try:
+        return ubjson.read(content)
+    except ubjson.UbjsonError as error:
+        raise refused("UBJSON", error) from None
 
 
 def _require_sound(model: Any) -> None:
@@ -164,7 +102,7 @@ def _require_sound_tree(tree: Any, number: int, num_features: int) -> None:
     require(fits and int(sizes["num_feature"]) == num_features, f"tree {number} of {count} nodes", sizes)
     require(sizes["size_leaf_vector"] in ("0", "1"), "one value to a leaf", sizes["size_leaf_vector"])
     for name, code in (*_PER_NODE.items(), *_SETS.items()):
-        require(tree[name].dtype == _NUMBERS[code], f"{name} of type {code}", tree[name].dtype)
+        require(tree[name].dtype == ubjson.NUMBERS[code], f"{name} of type {code}", tree[name].dtype)
         require(name in _SETS or len(tree[name]) == count, f"{name} of {count} nodes", len(tree[name]))
     known = (parents == _NO_PARENT) | ((parents >= 0) & (parents < count))
     require(bool(known.all()), "parents that are nodes of their tree", parents[~known][:1])

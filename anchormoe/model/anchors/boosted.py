@@ -7,9 +7,11 @@ Each library is imported when its trees are fitted: importing all of them takes 
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -17,6 +19,11 @@ from anchormoe.errors import UserError
 from anchormoe.model.encoding import MakeEncoder, dense_encoder, tree_encoder, unchanged
 from anchormoe.model.settings import AnchorKind, AnchorSettings
 from anchormoe.model.training_rows import TrainingRows
+
+if TYPE_CHECKING:
+    from anchormoe.model.anchors.tree_walk import CompleteTrees
+
+_ROWS_WORTH_CONVERTING = 4096  # from here on XGBoost's own prediction takes longer than reading its trees once
 
 
 @runtime_checkable
@@ -65,8 +72,9 @@ class SklearnTrees(StagedTrees):
 
     def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
         # Stages are sequential, so the first ones of a long fit are the short fit.
-        self.model.estimators_ = self.model.estimators_[:stages]
-        return self.model.predict(X)
+        model = copy.copy(self.model)
+        model.estimators_ = self.model.estimators_[:stages]
+        return model.predict(X)
 
 
 class ExactTrees(StagedTrees):
@@ -154,8 +162,25 @@ class XGBoostTrees(StagedTrees):
         return cls(model, rmse, center, scale, feature_types)
 
     def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
-        mean_z = self.model.predict(_matrix(X, self.feature_types), iteration_range=(0, stages))
+        trees = self._complete_trees if self._is_worth_converting(X) else None
+        if trees is None:
+            mean_z = self.model.predict(_matrix(X, self.feature_types), iteration_range=(0, stages))
+        else:
+            mean_z = trees.predict(X, stages=stages)
         return mean_z.astype(np.float64) * self.y_std + self.y_mean
+
+    def _is_worth_converting(self, X: np.ndarray) -> bool:
+        return len(X) >= _ROWS_WORTH_CONVERTING and self.feature_types is None and not np.isnan(X).any()
+
+    @functools.cached_property
+    def _complete_trees(self) -> CompleteTrees | None:
+        from anchormoe.model.anchors.xgboost_trees import complete_trees
+
+        return complete_trees(self.model)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the converted trees, which the model holds already."""
+        return {name: value for name, value in vars(self).items() if name != "_complete_trees"}
 
 
 def _matrix(X: np.ndarray, feature_types: list[str] | None, **target: Any) -> Any:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from anchormoe.model.anchors.tree_walk import CompleteTrees, rounded_down
 from anchormoe.model.kernels.compiled import compiled
 
 _STAGES_AT_ONCE = 50  # between two evaluations on the validation rows
@@ -29,18 +30,12 @@ class BoostedTrees:
     leaf: np.ndarray
 
     def predict(self, X: np.ndarray, *, stages: int) -> np.ndarray:
-        return self._staged(X, np.zeros(len(X)), stages)[1]
+        return CompleteTrees(self.base, self.feature, rounded_down(self.threshold), self.leaf).predict(X, stages=stages)
 
     def staged_rmse(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
         """Return the RMSE after each stage, of rows that count by their weights if these are given."""
-        return self._staged(X, y, len(self.leaf), weight)[0]
-
-    def _staged(
-        self, X: np.ndarray, y: np.ndarray, stages: int, weight: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        mean = np.full(len(X), self.base)
-        trees = self.feature[:stages], self.threshold[:stages], self.leaf[:stages]
-        return _staged(np.float32(X), mean, *trees, y, _weights(weight, len(y))), mean
+        mean, counted = np.full(len(X), self.base), _weights(weight, len(y))
+        return _staged(np.float32(X), mean, self.feature, self.threshold, self.leaf, y, counted)
 
 
 def fit(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import os
+import re
 import sys
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,18 +19,25 @@ import numpy as np
 from anchormoe.errors import UserError
 from anchormoe.model.settings import AnchorKind, AnchorSettings
 
+_FITS = ("fit", "fit_conformalize")
+_PREDICTS = ("predict", "predict_dist", "pred_dist", "predict_proba", "predict_quantiles", "sample", "predict_interval")
+
 
 def import_regressor(key: str, path: str) -> Any:
-    """Return the class, or the instance, that the setting `key` names."""
+    """Return the class, the instance, or the function that makes one, that the setting `key` names."""
     module_name, _, name = path.rpartition(".")
-    reason = "it has no fit and predict"
+    reason, cause = "it has no fit and predict", None
     try:
         found = getattr(_import_module(module_name), name)
-        if hasattr(found, "fit") and (hasattr(found, "predict") or hasattr(found, "predict_dist")):
+        if _is_regressor(found) or inspect.isfunction(found) or inspect.ismethod(found):
             return found
     except (Exception, SystemExit) as error:  # whatever a module of the user's raises while it is imported
-        reason = str(error) or type(error).__name__
-    raise UserError(f"{key} must be the import path of a regressor, received {path}: {reason}")
+        reason, cause = str(error) or type(error).__name__, error
+    raise UserError(f"{key} must be the import path of a regressor, received {path}: {reason}") from cause
+
+
+def _is_regressor(found: Any) -> bool:
+    return all(any(hasattr(found, name) for name in names) for names in (_FITS, _PREDICTS))
 
 
 def _import_module(name: str) -> ModuleType:
@@ -61,23 +71,77 @@ def own_source(path: str) -> bytes | None:
 
 def parameters_of(regressor: Any) -> set[str] | None:
     """Return the names of a regressor's parameters, None if it takes any."""
-    if not inspect.isclass(regressor):
+    if not _is_called(regressor):
         return set(regressor.get_params()) if hasattr(regressor, "get_params") else set()
-    parameters = inspect.signature(regressor).parameters.values()
+    parameters = signature_of(regressor).values()
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     return None if takes_any else {parameter.name for parameter in parameters}
 
 
+def signature_of(regressor: Any) -> dict[str, inspect.Parameter]:
+    """Return the parameters of the class or the function that makes a regressor."""
+    made_by = regressor if _is_called(regressor) else type(regressor)
+    return dict(inspect.signature(made_by).parameters)
+
+
+def _is_called(regressor: Any) -> bool:
+    """Tell whether regressors are made by a call: of a class or a function, not by a copy of an instance."""
+    return inspect.isclass(regressor) or inspect.isroutine(regressor)
+
+
 def new_regressor(regressor: Any, parameters: dict[str, Any], seed: int) -> Any:
-    """Make an unfitted regressor of a class or an instance, seeded if it takes a seed and was not given one."""
+    """Make an unfitted regressor of a class, a function or an instance; it is seeded unless it was given a seed."""
     if "random_state" in (parameters_of(regressor) or ()):
         parameters = {"random_state": seed, **parameters}
-    if inspect.isclass(regressor):
-        return regressor(**parameters)
+    if _is_called(regressor):
+        made = regressor(**parameters)
+        if not _is_regressor(made):
+            name = getattr(regressor, "__qualname__", regressor)
+            raise TypeError(f"{name} must return a regressor with fit and predict, received {type(made).__name__}")
+        return made
     from sklearn.base import clone
 
     copy = clone(regressor, safe=False)
     return copy.set_params(**parameters) if parameters else copy
+
+
+_IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+
+
+def import_paths(value: Any) -> list[str]:
+    """Return the import paths in parameters: texts that begin with the name of a module that can be found."""
+    if isinstance(value, Mapping):
+        return [path for item in value.values() for path in import_paths(item)]
+    if isinstance(value, list | tuple):
+        return [path for item in value for path in import_paths(item)]
+    if not isinstance(value, str) or not _IMPORT_PATH.fullmatch(value):
+        return []
+    module = value.partition(".")[0]
+    at_hand = Path(f"{module}.py").is_file() or Path(module, "__init__.py").is_file()
+    return [value] if at_hand or importlib.util.find_spec(module) is not None else []
+
+
+def with_estimators(key: str, value: Any) -> Any:
+    """Return parameters in which import paths of regressors have become regressors.
+
+    A path makes one without arguments; `{target: path, alpha: 3}` makes one with arguments.
+    """
+    if isinstance(value, Mapping):
+        inner = {name: with_estimators(f"{key}.{name}", item) for name, item in value.items() if name != "target"}
+        if not import_paths(value.get("target")):
+            return {**inner, **({"target": value["target"]} if "target" in value else {})}
+        return _made(key, value["target"], inner)
+    if isinstance(value, list | tuple):
+        return [with_estimators(key, item) for item in value]
+    return _made(key, value, {}) if import_paths(value) else value
+
+
+def _made(key: str, path: str, parameters: dict[str, Any]) -> Any:
+    regressor = import_regressor(key, path)
+    try:
+        return new_regressor(regressor, parameters, 0)
+    except Exception as error:  # whatever a class of the user's raises while it is made
+        raise UserError(f"{key} must name a regressor that can be made, received {path}: {error}") from None
 
 
 def fit_regressor(

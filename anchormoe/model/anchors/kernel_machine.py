@@ -25,7 +25,8 @@ JITTER = 1e-8  # of the signal, for the same reason where there is no noise
 LOG_RATE, LOG_SIGNAL, LOG_NOISE = (-7.0, 4.0), (-7.0, 7.0), (-16.0, 2.0)  # bounds of the search
 START_NOISE = 0.1
 BLOCK_ROWS = 16384  # rows whose covariances with all centers are held in memory at a time
-PREDICTED_ROWS = 512  # the same in prediction, where they need not leave the cache
+PREDICTED_ROWS = 512  # the same in prediction
+CACHED_ROWS = 64  # rows whose intermediate results need not leave the processor's cache
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,13 @@ class Kernel:
 
     def covariance(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Return the covariance (N, M) of positions (N, D) and (M, D)."""
-        distance = _scaled_distances(a, b)
-        return self.signal * _correlation(distance, np.exp(-distance))
+        products = 2 * a @ b.T
+        squares_a, squares_b = (a * a).sum(1), (b * b).sum(1)
+        for first in range(0, len(a), CACHED_ROWS):
+            rows = slice(first, first + CACHED_ROWS)
+            distance = np.sqrt(5 * np.maximum(squares_a[rows, None] + squares_b - products[rows], 0))
+            products[rows] = self.signal * _correlation(distance, np.exp(-distance))
+        return products
 
     def self_covariance(self, a: np.ndarray) -> np.ndarray:
         """Return the covariance of positions with themselves, which is never singular."""

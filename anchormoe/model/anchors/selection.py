@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from anchormoe.model.anchors.boosted import BOOSTED, ENCODERS, import_lightgbm
 from anchormoe.model.anchors.fitted import ConstantAnchor, Predict, RegressorAnchor, StagedAnchor
 from anchormoe.model.anchors.imported import fit_regressor, make_regressor, parameters_of, regressor_of
 from anchormoe.model.encoding import dense_encoder, encoded
-from anchormoe.model.settings import AnchorKind, AnchorSettings
+from anchormoe.model.settings import AnchorKind, AnchorSettings, ModelSettings
 from anchormoe.model.training_rows import TrainingRows
 
 
@@ -102,4 +103,6 @@ def _accepted_parameters(settings: AnchorSettings) -> set[str] | None:
     if kind in (AnchorKind.quadratic, AnchorKind.kernel):
         unseeded = AnchorSettings(settings.name, kind)
         return parameters_of(type(make_regressor(unseeded, 0)))
+    if kind is AnchorKind.network:  # settings in which the network of a stack differs from the recipe's
+        return {field.name for field in dataclasses.fields(ModelSettings)} - {"name", "anchor_mode"}
     return set()
