@@ -7,6 +7,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.base import SCALE_FLOOR, StandardisedRegressor
+from anchormoe.model.encoding import Takes
 
 LEAF_SIZES = (3, 5, 10, 20)
 
@@ -17,6 +18,8 @@ class DistributionalForest(StandardisedRegressor):
     Its trees split where either moment changes, and the weighted Normal has mean E[y] and variance E[y^2] - E[y]^2. The
     leaf size is chosen by the NLL of out-of-bag rows.
     """
+
+    takes = Takes.gaps
 
     def __init__(self, *, num_trees: int = 200, random_state: int = 0) -> None:
         super().__init__(random_state=random_state)

@@ -6,17 +6,16 @@ import numpy as np
 from quantile_forest import RandomForestQuantileRegressor
 
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.methods.base import SCALE_FLOOR, StandardisedRegressor
+from anchormoe.methods.base import StandardisedRegressor
+from anchormoe.methods.smoothing import BANDWIDTHS, smoothed, smoothed_nll
 
-BANDWIDTHS = (0.2, 0.3, 0.5, 0.7, 1.0)
 LEAF_SIZES = (1, 5, 10)
 
 
 class QuantileForest(StandardisedRegressor):
     """A quantile forest whose quantiles are the centres of the components of a mixture.
 
-    All `num_quantiles` components of a row have the same weight and the same scale, a fraction of the row's spread.
-    Leaf size and fraction are chosen by the NLL of out-of-bag rows.
+    Leaf size and bandwidth are chosen by the NLL of out-of-bag rows.
     """
 
     def __init__(self, *, num_trees: int = 200, num_quantiles: int = 50, random_state: int = 0) -> None:
@@ -25,6 +24,7 @@ class QuantileForest(StandardisedRegressor):
         self.levels = list((np.arange(num_quantiles) + 0.5) / num_quantiles)
 
     def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
+        self.diagnostics_["density"] = "smoothed quantiles"
         best = np.inf
         for leaf_size in LEAF_SIZES:
             forest = RandomForestQuantileRegressor(
@@ -33,20 +33,9 @@ class QuantileForest(StandardisedRegressor):
             quantiles = forest.predict(X, quantiles=self.levels, oob_score=True)
             seen = ~np.isnan(quantiles).any(1)  # with few trees a row may never be out of the bag
             for bandwidth in BANDWIDTHS:
-                mixture = _smoothed(quantiles[seen], bandwidth)
-                nll = float(-mixture.log_prob(y[seen]).mean())
+                nll = smoothed_nll(quantiles[seen], bandwidth, y[seen])
                 if nll < best:
                     best, self.forest, self.bandwidth = nll, forest, bandwidth
 
     def _predict(self, X: np.ndarray) -> GaussianMixture:
-        return _smoothed(self.forest.predict(X, quantiles=self.levels), self.bandwidth)
-
-
-def _smoothed(quantiles: np.ndarray, bandwidth: float) -> GaussianMixture:
-    means = np.asarray(quantiles, dtype=np.float64)
-    spread = means.std(-1, keepdims=True)
-    # The centres are drawn together a little, so that smoothing does not change the row's spread.
-    center = means.mean(-1, keepdims=True)
-    means = center + (means - center) / np.sqrt(1 + bandwidth**2)
-    scales = np.maximum(spread * bandwidth / np.sqrt(1 + bandwidth**2), SCALE_FLOOR)
-    return GaussianMixture.equal_weights(means, scales)
+        return smoothed(self.forest.predict(X, quantiles=self.levels), self.bandwidth)
