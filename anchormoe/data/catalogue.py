@@ -28,19 +28,35 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is ten t
 class Variant:
     """One learning task on the table."""
 
-    target: str = ""
-    features: list[str] = field(default_factory=list)  # empty: all columns but the target
+    target: Any = ""  # a column, or a list of columns that are predicted together
+    features: list[str] = field(default_factory=list)  # empty: all columns but the targets
     rows: list[int] | None = None  # [start, stop); None means all rows
+    subsampled: bool = True  # false: the dataset's `subsample` does not apply
 
     def __post_init__(self) -> None:
         is_range = self.rows is None or (len(self.rows) == 2 and 0 <= self.rows[0] < self.rows[1])
-        _require(self.target != "", "target must name the column to predict, received none")
-        _require(self.target not in self.features, f"features must not include the target, received {self.target!r}")
+        names = self.targets
+        _require(len(names) > 0, "target must name the column to predict, received none")
+        named = all(isinstance(name, str) and name for name in names) and len(set(names)) == len(names)
+        _require(named, f"target must be a column or a list of different columns, received {self.target!r}")
+        _require(not set(names) & set(self.features), f"features must not include the target, received {self.target!r}")
         _require(is_range, f"rows must be the first row and the one after the last, received {self.rows}")
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Return the columns to predict: one, or several together."""
+        if isinstance(self.target, list | tuple):
+            return tuple(self.target)
+        return (self.target,) if self.target else ()
+
+    @property
+    def is_joint(self) -> bool:
+        """Tell whether several targets are predicted together."""
+        return len(self.targets) > 1
 
     def feature_names(self, columns: Sequence[str]) -> list[str]:
         """Return the feature columns of a table with these columns."""
-        return self.features or [column for column in columns if column != self.target]
+        return self.features or [column for column in columns if column not in self.targets]
 
 
 @dataclass
@@ -53,8 +69,9 @@ class DatasetInfo:
 
     name: str = ""
     title: str = ""
-    path: str | None = None  # the user's file; None means data/<name>.csv.xz, which ships with the package
-    target: str = ""
+    path: str | None = None  # the user's file, or openml:<id>; None means data/<table>.csv.xz, which ships
+    table: str = ""  # name of the shipped file where datasets share one; empty: that of the dataset
+    target: Any = ""  # a column, or a list of columns that are predicted together
     features: list[str] = field(default_factory=list)  # empty: all columns but the target
     variants: dict[str, Variant] = field(default_factory=dict)
     columns: list[str] = field(default_factory=list)  # empty: the names in the file's heading
@@ -71,12 +88,19 @@ class DatasetInfo:
     original_bytes: int = 0
     variant: str | None = None  # chosen for a run; None means the protocol's choice, else the first
     subsample: int | None = None  # rows drawn once, before the outer splits
+    categorical: list[str] = field(default_factory=list)  # columns of categories that look like numbers
+    groups: str | None = None  # column whose rows of one value stay on one side of a split
+    time: str | None = None  # column that orders the rows: a split trains on earlier rows than it tests on
 
     def __post_init__(self) -> None:
         if self.target:
             standard = {"standard": Variant(self.target, self.features)}
             self.variants = self.variants or standard
             _require(self.variants == standard, "target and features must be left out where variants have theirs")
+        _require(not (self.groups and self.time), "groups and time must not both be given: a split follows one of them")
+        for role, column in (("groups", self.groups), ("time", self.time)):
+            allowed = column is None or column not in self.targets
+            _require(allowed, f"{role} must not be the target, received {column!r}")
 
     @property
     def default_variant(self) -> str:
@@ -86,7 +110,7 @@ class DatasetInfo:
     @property
     def targets(self) -> tuple[str, ...]:
         """Return the columns that some variant predicts, each once."""
-        return tuple(dict.fromkeys(variant.target for variant in self.variants.values()))
+        return tuple(dict.fromkeys(target for variant in self.variants.values() for target in variant.targets))
 
     def choose_variant(self, name: str | None = None) -> tuple[str, Variant]:
         """Return the name and description of a variant: the named one, else the chosen one, else the first."""
@@ -193,6 +217,8 @@ def _build(kind: type[Described], content: Any, where: str) -> Described:
 
 def _fits(value: Any, kind: Any) -> bool:
     """Tell whether a value read from YAML is of a field's type."""
+    if kind is Any:  # a union that OmegaConf cannot state
+        return _fits(value, str | list[str])
     if isinstance(kind, types.UnionType):
         return any(_fits(value, option) for option in typing.get_args(kind))
     if typing.get_origin(kind) is list:
@@ -207,9 +233,11 @@ def _required(kind: Any) -> str:
         **{
             list[str]: "a list of texts",
             list[int]: "a list of two whole numbers",
+            bool: "true or false",
             dict[str, Variant]: "named variants",
         },
     }
+    kind = str | list[str] if kind is Any else kind
     options = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
     return " or ".join(words[option] for option in options)
 

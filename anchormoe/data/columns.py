@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 Level = str | int | float | bool
+LARGEST = 1e36  # the largest size of a number; networks and trees compute in float32, which ends at 3e38
 
 
 class ColumnError(ValueError):
@@ -151,7 +152,9 @@ def _levels(values: pd.Series, name: str) -> tuple[Level, ...]:
     else:
         found = sorted({_plain(value) for value in values.dropna()}, key=lambda level: (type(level).__name__, level))
     if not all(isinstance(level, str | int | float | bool) for level in found):
-        raise ColumnError(f"column {name!r} must have texts or numbers as categories, received {found[:3]}")
+        raise ColumnError(
+            f"column {name!r} must have texts or numbers as categories, received {found[0]!r}: turn them into texts"
+        )
     return tuple(found)
 
 
@@ -180,7 +183,13 @@ def _numbers(values: pd.Series, name: str) -> np.ndarray:
 
 
 def _require_finite(matrix: np.ndarray, names: Sequence[str]) -> None:
-    infinite = np.isinf(matrix).any(axis=0)
-    if infinite.any():
-        name = names[int(np.argmax(infinite))]
-        raise ColumnError(f"column {name!r} must be finite, received infinity: replace it by a number or by nan")
+    too_large = np.abs(matrix) > LARGEST
+    if not too_large.any():
+        return
+    position = int(np.argmax(too_large.any(axis=0)))
+    value = matrix[int(np.argmax(too_large[:, position])), position]
+    if np.isinf(value):
+        received = "infinity: replace it by a number or by nan"
+    else:
+        received = f"{value:g}: numbers may be up to {LARGEST:g} in size, choose another unit"
+    raise ColumnError(f"column {names[position]!r} must be finite, received {received}")

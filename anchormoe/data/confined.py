@@ -26,14 +26,18 @@ def confined_sheets(data: bytes) -> dict[str, pd.DataFrame]:
     """Return what `formats.foreign_sheets` makes of the bytes, computed in a child process."""
     # Without -P the child would import modules that lie in the current folder.
     command = [sys.executable, "-P", "-m", "anchormoe.data.confined"]
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # each thread reserves address space
+    # Each thread reserves address space, and so does the allocator of pyarrow.
+    sparing = {"OPENBLAS_NUM_THREADS": "1", "ARROW_IO_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+    environment = {**os.environ, **sparing}
     try:
         done = subprocess.run(command, input=data, capture_output=True, timeout=2 * MAX_SECONDS, env=environment)
     except subprocess.TimeoutExpired:
         raise ContainerError(f"not readable as a table within {2 * MAX_SECONDS} s") from None
     if done.returncode != 0:
         limits = f"{MAX_MEMORY_BYTES // 2**30} GiB and {MAX_SECONDS} s"
-        raise ContainerError(f"not readable as a table (the reader ended with code {done.returncode}, within {limits})")
+        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2][:100]
+        ended = f"the reader ended with code {done.returncode}, within {limits}"
+        raise ContainerError(f"not readable as a table ({ended}{': ' if last else ''}{last})")
     sheets = pickle.loads(done.stdout)
     if isinstance(sheets, str):
         raise ContainerError(sheets)
@@ -60,6 +64,8 @@ def main() -> None:
     except MemoryError:
         result = f"not readable as a table within {MAX_MEMORY_BYTES // 2**30} GiB"
     sys.stdout.buffer.write(pickle.dumps(result))
+    sys.stdout.buffer.flush()
+    os._exit(0)  # all is said; threads of a library that end late cannot spoil it
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import lzma
 import re
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterator
 
 # The largest size of an unpacked archive and of a download; the largest original is under 4 MB.
@@ -33,6 +34,22 @@ def decompress_xz(data: bytes) -> bytes:
         raise ContainerError("a damaged xz file") from error
     if not decompressor.eof:
         raise ContainerError("a truncated or oversized xz file")
+    return plain
+
+
+def is_gzip(data: bytes) -> bool:
+    return data[:2] == b"\x1f\x8b"
+
+
+def decompress_gzip(data: bytes) -> bytes:
+    """Return the content of a gzip file."""
+    try:
+        decompressor = zlib.decompressobj(wbits=31)
+        plain = decompressor.decompress(data, MAX_BYTES)
+    except zlib.error as error:
+        raise ContainerError("a damaged gzip file") from error
+    if not decompressor.eof:
+        raise ContainerError("a truncated or oversized gzip file")
     return plain
 
 

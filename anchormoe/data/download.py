@@ -86,7 +86,7 @@ def fetch(
     console = console or Console(stderr=True)
     addresses = ([_mirror_address(mirror, dataset)] if mirror else []) + dataset.urls
     folder = cache_folder(cache_dir)
-    with _cache_errors(folder):
+    with cache_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         cached = _from_cache(dataset, folder, console)
     if cached:
@@ -119,7 +119,7 @@ def _from_cache(dataset: DatasetInfo, folder: Path, console: Console) -> Fetched
 
 def _fetch_one(dataset: DatasetInfo, address: str, folder: Path, policy: Policy, console: Console) -> Fetched:
     """Fetch the file of one address into the cache, or raise _Failed and leave nothing behind."""
-    with _cache_errors(folder):
+    with cache_errors(folder):
         descriptor, temporary_name = tempfile.mkstemp(prefix=f".{dataset.name}-", suffix=".part", dir=folder)
         os.close(descriptor)
     temporary = Path(temporary_name)
@@ -135,7 +135,7 @@ def _fetch_one(dataset: DatasetInfo, address: str, folder: Path, policy: Policy,
             raise _Failed(str(error)) from error
         suffix = Path(unquote(urlsplit(address).path)).suffix.lower() or ".data"
         final = folder / f"{dataset.name}{suffix}"
-        with _cache_errors(folder):
+        with cache_errors(folder):
             temporary.chmod(0o644)  # mkstemp makes it private; a cache may be shared
             os.replace(temporary, final)
         return Fetched(final, table, address, is_original(data, dataset))
@@ -231,17 +231,17 @@ def _save(response: requests.Response, target: Path, console: Console, given_up:
 @contextmanager
 def _opened(target: Path) -> Iterator[Callable[[bytes], None]]:
     """Yield a write function whose errors name the cache folder (requests' own errors are OSErrors too)."""
-    with _cache_errors(target.parent):
+    with cache_errors(target.parent):
         file = target.open("wb")
 
     def write(chunk: bytes) -> None:
-        with _cache_errors(target.parent):
+        with cache_errors(target.parent):
             file.write(chunk)
 
     try:
         yield write
     finally:
-        with _cache_errors(target.parent):
+        with cache_errors(target.parent):
             file.close()
 
 
@@ -250,7 +250,7 @@ def _copy(path: Path, target: Path) -> None:
         data = path.read_bytes()
     except OSError as error:
         raise _Failed(error.strerror or type(error).__name__) from error
-    with _cache_errors(target.parent):
+    with cache_errors(target.parent):
         target.write_bytes(data)
 
 
@@ -270,7 +270,8 @@ def _is_url(address: str) -> bool:
 
 
 @contextmanager
-def _cache_errors(folder: Path) -> Iterator[None]:
+def cache_errors(folder: Path) -> Iterator[None]:
+    """Turn what the system says about the cache folder into one line that names it."""
     try:
         yield
     except OSError as error:

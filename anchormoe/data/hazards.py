@@ -7,12 +7,16 @@ import pandas as pd
 
 from anchormoe.data.catalogue import DatasetInfo
 from anchormoe.data.dataset import Dataset
+from anchormoe.data.resolution import repeated_share
+
+_MANY = 0.5  # a share of repeated target values above this is a hazard
 
 
 @dataclass(frozen=True)
 class Hazards:
     repeated_rows: int  # exact repeats (features and target) of an earlier row: a split can put twins on both sides
-    has_integer_target: bool  # a density with spikes at the integers can reach any likelihood
+    target_step: float  # of the recorded values, 0 if none: a density with spikes there can reach any likelihood
+    repeated_targets: float  # share of rows whose target value another row has too
     targets: tuple[str, ...]  # all targets in the file: the others must not leak in as features unnoticed
     target_features: tuple[str, ...]  # other targets that this variant does use as inputs
 
@@ -21,8 +25,8 @@ class Hazards:
         phrases = []
         if self.repeated_rows:
             phrases.append(f"{self.repeated_rows} repeated rows")
-        if self.has_integer_target:
-            phrases.append("integer target")
+        if self.target_step and self.repeated_targets > _MANY:
+            phrases += [f"target step {self.target_step:g}", f"{self.repeated_targets:.0%} share a target"]
         if len(self.targets) > 1:
             phrases.append(f"{len(self.targets)} targets in file")
         if self.target_features:
@@ -35,7 +39,8 @@ def find_hazards(info: DatasetInfo, dataset: Dataset) -> Hazards:
     rows = pd.DataFrame(np.column_stack([dataset.X, dataset.y]))
     return Hazards(
         repeated_rows=int(rows.duplicated().sum()),
-        has_integer_target=bool(np.all(dataset.y == np.round(dataset.y))),
+        target_step=dataset.step,
+        repeated_targets=repeated_share(dataset.y),
         targets=info.targets,
         target_features=tuple(name for name in dataset.feature_names if name in info.targets),
     )

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
+from anchormoe.errors import UserError
+
 TRAIN_FRACTION = 0.9
+NUM_SPLITS = 20
+MIN_GROUPS = 5
+
+
+class Scheme(Enum):
+    """How outer splits are cut."""
+
+    random = "random"  # 90% of the rows, drawn at random
+    groups = "groups"  # about 90% of the rows: whole groups, drawn at random
+    time = "time"  # all earlier rows, and the next block of rows for the test
 
 
 def subsample(num_rows: int, size: int, seed: int) -> np.ndarray:
@@ -17,21 +30,62 @@ def subsample(num_rows: int, size: int, seed: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class OuterSplit:
-    """An outer split: the `number`-th random permutation of a stream, cut at 90%; numbers count from 1."""
+    """An outer split; numbers count from 1.
+
+    By the random scheme it is the `number`-th random permutation of a stream, cut at 90%. Whole groups are drawn from
+    the `number`-th permutation of the groups instead, until they have about 10% of the rows. By time, the later half of
+    the rows is cut into 20 blocks; split n tests on the n-th block and trains on all rows before it.
+    """
 
     number: int
     seed: int
     subsampled_from: int | None = None  # the stream has already drawn the subsample out of this many rows
+    scheme: Scheme = Scheme.random
 
-    def rows(self, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the training rows and the test rows."""
+    def rows(self, num_rows: int, key: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the training rows and the test rows; `key` has the group or the time of each row."""
+        if self.scheme is Scheme.time:
+            assert key is not None
+            return self._rows_by_time(key)
         stream = np.random.RandomState(self.seed)
         if self.subsampled_from is not None:  # a quirk of one published run
             stream.choice(self.subsampled_from, num_rows, replace=False)
+        if self.scheme is Scheme.groups:
+            assert key is not None
+            return self._rows_by_group(key, stream)
         for _ in range(self.number):
             permutation = stream.permutation(num_rows)
         cut = round(TRAIN_FRACTION * num_rows)
         return permutation[:cut], permutation[cut:]
+
+    def _rows_by_group(self, key: np.ndarray, stream: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
+        _, group, size = np.unique(key, return_inverse=True, return_counts=True)
+        if len(size) < MIN_GROUPS:
+            raise UserError(f"groups must name a column with at least {MIN_GROUPS} groups, received {len(size)}")
+        for _ in range(self.number):
+            groups, permutation = stream.permutation(len(size)), stream.permutation(len(key))
+        wanted = (1 - TRAIN_FRACTION) * len(key)
+        num_test = 1 + int(np.argmin(np.abs(np.cumsum(size[groups]) - wanted)[: len(size) - 1]))
+        in_test = np.isin(group, groups[:num_test])[permutation]
+        return permutation[~in_test], permutation[in_test]
+
+    def _rows_by_time(self, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        order = np.argsort(key, kind="stable")
+        cuts = [round(len(key) * (NUM_SPLITS + self.number - 1 + later) / (2 * NUM_SPLITS)) for later in (0, 1)]
+        ordered = np.append(key[order], np.inf)
+        # Rows of one moment are on one side: those that share it with the first row of a block belong to the block.
+        start, stop = (int(np.searchsorted(ordered, ordered[cut])) for cut in cuts)
+        if not 0 < start < stop:
+            raise UserError(
+                f"time must name a column whose later half has at least {NUM_SPLITS} different moments, received fewer "
+                f"(no rows for the test of split {self.number})"
+            )
+        return order[:start], order[start:stop]
+
+
+def share_of_test(train: np.ndarray, test: np.ndarray) -> float:
+    """Return the share of a split's rows that it tests on, which the paired test corrects for."""
+    return len(test) / (len(train) + len(test))
 
 
 @dataclass(frozen=True)
