@@ -98,6 +98,20 @@ def test_a_lost_engine_is_one_line_and_finished_rows_are_stored(path: Path, erro
     assert [row["split"] for row in store.read(path)] == [1, 2]
 
 
+def test_a_file_that_is_removed_during_a_run_costs_its_rows_and_not_the_run(path: Path) -> None:
+    class Removing(Immediate):
+        def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+            if len(self.splits) == 3:
+                path.unlink()
+            return super().submit(function, *arguments)
+
+    assert [row["split"] for row in run(path, Removing())] == [1, 2, 3, 4, 5, 6]
+    assert [row["split"] for row in store.read(path)] == [4, 5, 6]
+    engine = Immediate()
+    run(path, engine)
+    assert engine.splits == [1, 2, 3]
+
+
 def test_a_cancelled_future_is_a_lost_engine(path: Path) -> None:
     class Cancelling(Immediate):
         def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:

@@ -1,20 +1,22 @@
 """The engine of this machine: a worker that dies costs its task and nothing else, and nothing stays behind."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
 
 from anchormoe import cli, methods
 from anchormoe.errors import UserError
+from anchormoe.running.engines import local
 from anchormoe.running.engines.base import WorkerDied
 from anchormoe.running.engines.local import LocalProcesses
 from anchormoe.running.temporary import temporary_folder
@@ -32,10 +34,10 @@ def _die() -> None:
 
 def _die_in_the_middle_of_a_result() -> None:
     frame = sys._getframe()
-    while "result_queue" not in frame.f_locals:
+    while "pipe" not in frame.f_locals:
         assert frame.f_back is not None
         frame = frame.f_back
-    frame.f_locals["result_queue"]._writer._send(b"\x00\x00\x10\x00only a part")
+    frame.f_locals["pipe"]._send(b"\x00\x00\x10\x00only a part")
     _die()
 
 
@@ -51,34 +53,70 @@ def test_a_worker_killed_while_it_sends_its_result_does_not_hang_the_run(engine:
     assert engine.submit(pow, 2, 3).result(60) == 8
 
 
-def test_a_worker_that_died_while_idle_loses_no_task(engine: LocalProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pool notices only when it is given the task: it must come back to the queue."""
+def test_workers_that_died_while_idle_lose_no_task(engine: LocalProcesses) -> None:
+    """A process that has just been killed may take a call before its end: the call comes to another one."""
     pids = {engine.submit(os.getpid).result(60) for _ in range(4)}
-    broken = engine._idle[-1]
-    original = broken.submit
-
-    def refuse(*arguments: object) -> Future[object]:
-        monkeypatch.setattr(broken, "submit", original)
-        raise BrokenProcessPool("it has died")
-
-    monkeypatch.setattr(broken, "submit", refuse)
-    assert engine.submit(pow, 2, 3).result(60) == 8
-    assert engine.submit(os.getpid).result(60) not in pids or len(pids) == 2
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    futures = [engine.submit(os.getpid) for _ in range(4)]
+    assert not {future.result(60) for future in futures} & pids
 
 
-def test_no_process_to_be_had_is_a_lost_task_and_not_a_hang(
-    engine: LocalProcesses, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*arguments: object) -> Future[object]:
+def _die_and_leave_a_child() -> None:
+    if os.fork() == 0:
+        time.sleep(20)
+        os._exit(0)
+    _die()
+
+
+def test_a_child_of_a_dead_worker_does_not_keep_the_run_waiting(engine: LocalProcesses) -> None:
+    """It has inherited the pipe, so the pipe does not end."""
+    start = time.monotonic()
+    assert isinstance(engine.submit(_die_and_leave_a_child).exception(60), WorkerDied)
+    assert time.monotonic() - start < 15
+
+
+def test_no_process_to_be_had_is_a_lost_task_and_not_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(process: SpawnProcess) -> None:
         raise OSError(11, "Resource temporarily unavailable")
 
-    with monkeypatch.context() as patch:
-        for worker in engine._idle:
-            patch.setattr(worker, "submit", refuse)
-        error = engine.submit(pow, 2, 3).exception(60)
-    assert isinstance(error, WorkerDied)
-    assert "Resource temporarily unavailable" in str(error)
+    with LocalProcesses(2) as engine:
+        with monkeypatch.context() as patch:
+            patch.setattr(SpawnProcess, "start", refuse)
+            error = engine.submit(pow, 2, 3).exception(60)
+        assert isinstance(error, WorkerDied)
+        assert "Resource temporarily unavailable" in str(error)
+        assert engine.submit(pow, 2, 3).result(60) == 8
+
+
+def test_what_a_task_raises_comes_back(engine: LocalProcesses) -> None:
+    assert isinstance(engine.submit(pow, 0, -1).exception(60), ZeroDivisionError)
+    assert isinstance(engine.submit(sys.exit, 3).exception(60), SystemExit)
+
+
+def test_what_cannot_be_sent_is_an_error_of_its_task(engine: LocalProcesses) -> None:
+    assert isinstance(engine.submit(lambda: None).exception(60), (pickle.PicklingError, AttributeError))
+    assert "cannot pickle" in str(engine.submit(threading.Lock).exception(60))
     assert engine.submit(pow, 2, 3).result(60) == 8
+
+
+def test_the_death_of_pythons_resource_tracker_leaves_no_traceback() -> None:
+    """A tracker that is started anew prints a traceback for each semaphore of before that is given back."""
+    code = """
+import os, signal
+from multiprocessing import resource_tracker
+from anchormoe.running.engines.local import LocalProcesses
+with LocalProcesses(2) as engine:
+    worker, tracker = engine.submit(os.getpid).result(60), resource_tracker._resource_tracker._pid
+    for pid in (worker, tracker):
+        os.kill(pid, signal.SIGKILL)
+    os.waitpid(tracker, 0)
+    print(engine.submit(pow, 2, 3).result(60))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "8\n"
+    assert "relaunching" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_shutdown_ends_what_is_under_way_at_once() -> None:
@@ -89,6 +127,17 @@ def test_shutdown_ends_what_is_under_way_at_once() -> None:
         start = time.monotonic()
     assert time.monotonic() - start < 60
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_a_worker_that_does_not_exit_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose rows are all stored must end, whatever has become of its workers."""
+    monkeypatch.setattr(local, "_PATIENCE", 1.0)
+    with LocalProcesses(1) as engine:
+        pid = engine.submit(os.getpid).result(60)
+        os.kill(pid, signal.SIGSTOP)
+        start = time.monotonic()
+    assert time.monotonic() - start < 20
+    assert not Path(f"/proc/{pid}").exists()
 
 
 # --- temporary folders
@@ -136,7 +185,7 @@ class _Regressor:
 
 
 def run_with(error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(methods, "make", lambda name, arguments: _Regressor(error))
+    monkeypatch.setattr(methods, "make", lambda name, arguments, **columns: _Regressor(error))
     arguments = ["dataset=yacht", "method=sklearn.linear_model.Ridge", "splits=1-2", "workers=1"]
     return cli.main([*arguments, f"results_dir={tmp_path}"])
 

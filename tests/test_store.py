@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from anchormoe.rows import Row
-from anchormoe.running import store
+from anchormoe.running import local_store, store, stored_rows
 from anchormoe.running.store import RowFile
 
 
@@ -73,8 +73,8 @@ def test_rows_appended_together_are_written_once_and_synced_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced = []
-    original = store.os.fsync
-    monkeypatch.setattr(store.os, "fsync", lambda descriptor: synced.append(descriptor) or original(descriptor))
+    original = local_store.os.fsync
+    monkeypatch.setattr(local_store.os, "fsync", lambda descriptor: synced.append(descriptor) or original(descriptor))
     file = RowFile(tmp_path / "runs" / "boston.jsonl")
     rows = [make_row(1), make_row(2), make_row(2, rmse_y=9.0), make_row(3, status="failed"), make_row(3)]
     assert file.append_all(rows) == [make_row(1), make_row(2), make_row(3)]
@@ -93,7 +93,7 @@ def test_a_write_that_fails_leaves_no_part_of_a_line(tmp_path: Path, monkeypatch
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store.os, "fsync", no_space)
+        patch.setattr(local_store.os, "fsync", no_space)
         with pytest.raises(OSError, match="No space"):
             file.append(make_row(2))
     assert file.path.read_bytes() == before
@@ -156,9 +156,9 @@ def test_two_writers_see_each_others_rows(tmp_path: Path) -> None:
 def test_appending_does_not_read_the_file_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand rows are parsed a thousand times, not half a million."""
     parsed = []
-    original = store._parsed
-    monkeypatch.setattr(store, "_parsed", lambda line: parsed.append(line) or original(line))
-    monkeypatch.setattr(store.os, "fsync", lambda descriptor: None)
+    original = stored_rows.parsed
+    monkeypatch.setattr(stored_rows, "parsed", lambda line: parsed.append(line) or original(line))
+    monkeypatch.setattr(local_store.os, "fsync", lambda descriptor: None)
     file = RowFile(tmp_path / "boston.jsonl")
     for split in range(1000):
         file.append(make_row(split))

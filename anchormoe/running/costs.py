@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from anchormoe.data.dataset import num_rows
 from anchormoe.paths import shipped
 from anchormoe.rows import Row, good
 from anchormoe.running import store
-from anchormoe.running.tasks import Task
+from anchormoe.running.driver import AnyTask
 
 _MEASURED = ("comparison", "crossfit", "corrected")  # shipped experiments that have every method on every dataset
-_ROWS_PER_SECOND = 700  # a first guess where nothing is measured; even the smallest dataset takes a second
 
 
 class Costs:
@@ -34,10 +32,8 @@ class Costs:
             total[0] += row["fit_seconds"] + row.get("predict_seconds", 0.0)
             total[1] += 1
 
-    def seconds(self, task: Task) -> float:
+    def seconds(self, task: AnyTask) -> float:
         """Estimate the seconds of a task."""
         key = task.labels["method"], task.labels["dataset"]
         total, count = self._sums.get(key) or self._from_stored.get(key) or (0.0, 0.0)
-        if count:
-            return max(total / count, 0.01)
-        return 1 + (task.subsample or num_rows(task.dataset, task.variant)) / _ROWS_PER_SECOND
+        return max(total / count, 0.01) if count else task.guess_seconds()

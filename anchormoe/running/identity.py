@@ -8,8 +8,10 @@ import json
 from enum import Enum
 from typing import Any
 
-from anchormoe.config.schema import Config, RunRules
+from anchormoe.config.schema import Config, MethodConfig, RunRules
 from anchormoe.data.catalogue import is_shipped
+from anchormoe.methods import METHODS
+from anchormoe.model.settings import AnchorSettings, Calibration
 from anchormoe.rows import Row
 
 # Settings that only Anchor-MoE has: another method's rows do not depend on them.
@@ -30,14 +32,23 @@ def variant_of(config: Config) -> str | None:
 
 def has_network(config: Config) -> bool:
     """Tell whether the method is a recipe of Anchor-MoE: only these have settings of an anchor and a network."""
-    return method_name(config) in ("anchormoe", "anchormoe_crossfit")
+    name = method_name(config)
+    return name in METHODS and METHODS[name].is_recipe
+
+
+def method_label(config: Config) -> str:
+    """Return the name of the method in rows, with the calibration of its whole distribution, as in `ngboost+pit`."""
+    name = config.method.target or method_name(config)
+    own = config.calibration if has_network(config) else Calibration.none
+    maps = [one.value for one in (own, config.method.calibration) if one.maps_cdf]
+    return "+".join([name, *maps])
 
 
 def row_identity(config: Config, split: int) -> Row:
     """Return the labels of a split's row."""
     return {
         "dataset": config.dataset.name,
-        "method": config.method.target or method_name(config),
+        "method": method_label(config),
         "ablation": config.ablation,
         "protocol": config.protocol.name,
         "anchor": config.anchor.name if has_network(config) else "none",
@@ -63,9 +74,9 @@ def config_hash(config: Config) -> str:
             del settings[name]
     # Only the rules of this ablation count, not those that the protocol has for others.
     settings["protocol"] = {"name": config.protocol.name, "rules": _changed(config.rules, RunRules())}
-    source = _own_source(config.anchor.target if has_network(config) else config.method.target)
-    if source is not None:
-        settings["source"] = hashlib.sha256(source).hexdigest()
+    sources = _own_sources(config.anchor if has_network(config) else config.method)
+    if sources:
+        settings["source"] = hashlib.sha256(b"".join(sources)).hexdigest()
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -81,20 +92,26 @@ def _dataset_settings(config: Config) -> dict[str, Any]:
         import numpy as np
 
         from anchormoe.data.dataset import load
-        from anchormoe.data.formats import content_sha256
+        from anchormoe.data.table import content_sha256
 
         source, mirror = config.data.source.value, config.data.mirror
         dataset = load(config.dataset, variant=variant_of(config), source=source, mirror=mirror)
         settings["content"] = content_sha256(np.column_stack([dataset.X, dataset.y]))
+        if dataset.categorical:
+            settings["categorical"] = list(dataset.categorical)
+        if dataset.split_key is not None:
+            settings[dataset.scheme.value] = content_sha256(dataset.split_key[:, None])
     return settings
 
 
-def _own_source(target: str | None) -> bytes | None:
-    if target is None:
-        return None
-    from anchormoe.model.anchors.imported import own_source
+def _own_sources(settings: AnchorSettings | MethodConfig) -> list[bytes]:
+    """Return the files of the user's that a regressor and the regressors among its parameters come from."""
+    if settings.target is None:
+        return []
+    from anchormoe.model.anchors.imported import import_paths, own_source
 
-    return own_source(target)
+    sources = [own_source(path) for path in (settings.target, *import_paths(settings.params))]
+    return [source for source in sources if source is not None]
 
 
 def _changed(value: Any, default: Any) -> Any:

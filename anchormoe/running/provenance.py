@@ -17,6 +17,7 @@ from anchormoe.arithmetic import is_portable
 _LIBRARIES = (
     *("numpy", "scipy", "numba", "scikit-learn", "torch", "xgboost"),
     *("catboost", "gpytorch", "lightgbm", "ngboost", "quantile-forest"),  # extras
+    *("mapie", "pytabkit", "stochtree", "zuko"),
 )
 
 
@@ -36,6 +37,14 @@ def environment() -> dict[str, Any]:
 def peak_memory_mb() -> float:
     """Return the peak memory of this process so far; in a worker, earlier and larger datasets count too."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the memory that a process has at present, 0 if it has ended or the system does not say."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError):
+        return 0
 
 
 def _library_versions() -> dict[str, str]:

@@ -36,7 +36,12 @@ def _candidates(row: Row) -> Iterator[tuple[str, ...]]:
     tail = [f"ablation={row['ablation']}", f"protocol={row['protocol']}"]
     tail = [argument for argument in tail if argument not in ("ablation=full", "protocol=published")]
     tail += [f"seed={row['seed']}"] if row["seed"] != 1 else []
-    method, model = str(row["method"]), str(row.get("model"))
+    method, *maps = str(row["method"]).split("+")
+    model = str(row.get("model"))
+    if maps and method not in _RECIPES:
+        tail.append(f"method.calibration={maps[-1]}")
+    elif method in _RECIPES and isinstance(row.get("calibration"), str):
+        yield (f"method={method}", f"calibration={row['calibration']}", *tail)
     if row["protocol"] == "published":  # it may have put another method in Anchor-MoE's place
         yield tuple(tail)
     if method not in _RECIPES:

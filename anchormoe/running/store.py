@@ -1,164 +1,126 @@
-"""Rows on disk: `results/<experiment>/<dataset>.jsonl`, one JSON object per line, appended as each split ends.
+"""The store of rows: `<results_dir>/<experiment>/<dataset>.jsonl`, in a folder or in an object store.
 
-One run at a time appends to a file (running/ownership.py). Lines are written in one write and synced. A line that a
-power failure left incomplete is dropped with a warning when it is read, and removed by the next append. Reading and
-appending take time in proportion to the rows.
+A `Place` is a path below results_dir. It has two implementations: `LocalPlace` for folders (running/local_store.py) and
+`ObjectPlace` for object stores (running/object_store.py). Everything that reads or writes results goes through it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import warnings
+import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from anchormoe.errors import UserError
-from anchormoe.rows import IDENTITY, Row, good, identity
+from anchormoe.rows import IDENTITY, SPLIT, Row
+from anchormoe.rows import kind as kind_of
+from anchormoe.running.local_store import LocalPlace, RowFile
+from anchormoe.running.stored_rows import StoredRows
 
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["Place", "RowFile", "load_results", "path_for", "place", "read"]
 
-def path_for(results_dir: Path, experiment: str, dataset: str) -> Path:
-    """Return the file that holds an experiment's rows of a dataset."""
-    return results_dir / experiment / f"{dataset}.jsonl"
-
-
-class RowFile:
-    """One file of rows. It reads only what was appended since it last read, never the whole file again."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._rows: dict[tuple[Any, ...], Row] = {}
-        self._position = 0  # position of the first byte not yet read
-        self._line_number = 0
-
-    def rows(self) -> list[Row]:
-        """Return the last row of each identity, in order of first appearance; none if there is no file."""
-        try:
-            with self.path.open("rb") as file:
-                tail = self._read_on(file.fileno())
-            self._take(tail, "the last line is torn")
-        except FileNotFoundError:
-            self._rows.clear()
-            self._position = self._line_number = 0
-        return list(self._rows.values())
-
-    def append(self, row: Row) -> bool:
-        """Append a row; return False and write nothing if a good row of its identity is already there."""
-        return self.append_all([row]) == [row]
-
-    def append_all(self, rows: Iterable[Row]) -> list[Row]:
-        """Append rows in one write and sync them; return those written, without any whose good row is already there."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            tail = self._read_on(descriptor)
-            whole_tail = _parsed(tail)  # a whole row without its newline, as an editor may leave it
-            if whole_tail is not None:
-                self._rows[identity(whole_tail)] = whole_tail
-            new: dict[tuple[Any, ...], Row] = {}
-            for row in rows:
-                key = identity(row)
-                if not any(good(known[key]) for known in (self._rows, new) if key in known):
-                    new[key] = row
-            if not new:
-                return []
-            text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in new.values()).encode()
-            self._write(descriptor, tail + b"\n" + text if whole_tail is not None else text)
-            self._read_on(descriptor)
-        finally:
-            os.close(descriptor)
-        return list(new.values())
-
-    def _write(self, descriptor: int, text: bytes) -> None:
-        """Write after the last whole line, and leave no part of it where that fails."""
-        is_new = self._position == 0
-        os.ftruncate(descriptor, self._position)  # else a torn last line would join this one
-        os.lseek(descriptor, self._position, os.SEEK_SET)
-        try:
-            with os.fdopen(os.dup(descriptor), "wb") as file:
-                file.write(text)
-            os.fsync(descriptor)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(descriptor, self._position)
-            raise
-        if is_new:
-            for folder in (self.path.parent, self.path.parent.parent):
-                _sync_folder(folder)  # else a power failure may take the name of the new file
-
-    def _read_on(self, descriptor: int) -> bytes:
-        """Read the lines that were added since the last call, and return what follows the last newline."""
-        if os.fstat(descriptor).st_size < self._position:  # the file was cut or replaced
-            self._rows.clear()
-            self._position = self._line_number = 0
-        with os.fdopen(os.dup(descriptor), "rb") as file:
-            file.seek(self._position)
-            *lines, tail = file.read().split(b"\n")
-        for line in lines:
-            self._line_number += 1
-            self._position += len(line) + 1
-            self._take(line, f"line {self._line_number} is not a row")
-        return tail
-
-    def _take(self, line: bytes, complaint: str) -> None:
-        row = _parsed(line)
-        if row is not None:
-            self._rows[identity(row)] = row
-        elif line.strip():
-            warnings.warn(f"{self.path}: {complaint} and was dropped", stacklevel=3)
+_Self = TypeVar("_Self", bound="Place")
 
 
-def read(path: Path) -> list[Row]:
-    """Return the rows of one file."""
-    return RowFile(path).rows()
+class Place(Protocol):
+    """A file or folder below results_dir, or results_dir itself; names are composed as those of pathlib."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def parent(self: _Self) -> _Self: ...
+    def __truediv__(self: _Self, name: str) -> _Self: ...
+    def with_name(self: _Self, name: str) -> _Self: ...
+    def with_suffix(self: _Self, suffix: str) -> _Self: ...
+    def __lt__(self: _Self, other: _Self) -> bool: ...
+    def __hash__(self) -> int: ...
+
+    def resolve(self: _Self) -> _Self:
+        """Return the place by the name that all its names lead to."""
+
+    def is_dir(self) -> bool:
+        """Tell whether anything is stored below this place."""
+
+    def glob(self: _Self, pattern: str) -> Iterable[_Self]:
+        """Return the files below this place whose relative path matches, such as `*/*.predictions/*.parquet`."""
+
+    def read_bytes(self) -> bytes:
+        """Return the content of a file; raise FileNotFoundError if there is none."""
+
+    def put(self, content: bytes) -> None:
+        """Write a file of any kind: durably, and as a whole or not at all."""
+
+    def stored_rows(self) -> StoredRows:
+        """Return the rows of the file of rows at this place."""
+
+    def experiments(self: _Self, names: Iterable[str] | None) -> Iterable[tuple[str, StoredRows]]:
+        """Return the rows of the named experiments (default: all) below this place, each with its experiment."""
+
+    def require_writable(self) -> None:
+        """Raise a UserError before a run if the rows of this place could not be stored."""
+
+    # What a lock needs. A version stands for the content of a file: what it is, is the implementation's own business.
+
+    def create(self, content: bytes) -> object | None:
+        """Create a small file and return its version; None if there is one already."""
+
+    def version(self) -> tuple[bytes, object] | None:
+        """Return the content of a small file and its version; None if there is no file."""
+
+    def replace_version(self, content: bytes, version: object) -> object | None:
+        """Replace a file if it still has a version, and return the new one; None if it has changed or is gone."""
+
+    def remove_version(self, version: object) -> None:
+        """Remove a file if it still has a version."""
+
+    @property
+    def creates_exclusively(self) -> bool:
+        """Tell whether, of two that create a file at the same moment, only one can succeed, for certain."""
 
 
-def load_results(results_dir: Path, experiments: Iterable[str] | None = None) -> pd.DataFrame:
-    """Return stored rows of the named experiments (default: all of them) as a table with an `experiment` column."""
+def place(where: str | Path | Place) -> Place:
+    """Return the place that results_dir names: a folder, or a URL such as s3://bucket/folder."""
+    if isinstance(where, Path):
+        return LocalPlace(where)
+    if not isinstance(where, str):
+        return where
+    if not re.match(r"\w+://", where):
+        return LocalPlace(where)
+    from anchormoe.running.object_store import SCHEMES, open_store
+
+    scheme, _, rest = where.partition("://")
+    if scheme not in SCHEMES or not rest.strip("/"):
+        schemes = ", ".join(f"{name}://" for name in SCHEMES)
+        raise UserError(f"results_dir must be a folder or a bucket's URL ({schemes}), received {where}")
+    return open_store(where)
+
+
+def path_for(results_dir: str | Path | Place, experiment: str, dataset: str) -> Place:
+    """Return the place that holds an experiment's rows of a dataset."""
+    return place(results_dir) / experiment / f"{dataset}.jsonl"
+
+
+def read(path: Path | Place) -> list[Row]:
+    """Return the rows of one place."""
+    return place(path).stored_rows().rows()
+
+
+def load_results(
+    results_dir: str | Path | Place, experiments: Iterable[str] | None = None, kind: str | None = SPLIT
+) -> pd.DataFrame:
+    """Return stored rows of the named experiments (default: all of them) as a table with an `experiment` column.
+
+    The rows are those of one kind: of splits unless `kind` says otherwise, of any kind if it is None.
+    """
     import pandas as pd
 
-    names = sorted(p.name for p in results_dir.glob("*") if p.is_dir()) if experiments is None else experiments
     rows = [
         {"experiment": name, **row}
-        for name in names
-        for path in sorted((results_dir / name).glob("*.jsonl"))
-        for row in read(path)
+        for name, file in place(results_dir).experiments(experiments)
+        for row in file.rows()
+        if kind is None or kind_of(row) == kind
     ]
     return pd.DataFrame(rows, columns=None if rows else ["experiment", *IDENTITY, "status"])
-
-
-def require_writable(path: Path) -> None:
-    """Raise a UserError before a run if its rows could not be stored."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab"):
-            pass
-    except OSError as error:
-        raise UserError(
-            f"results_dir must be a folder that can be written to, received {path.parent.parent}: {error.strerror}"
-        ) from None
-
-
-def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # some network file systems cannot
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _parsed(line: bytes) -> Row | None:
-    """Return the row on a line, or None if the line holds no row."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    plain = (str, int, float, type(None))
-    whole = isinstance(row, dict) and all(isinstance(row.get(name, []), plain) for name in (*IDENTITY, "status"))
-    return row if whole else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -90,7 +91,10 @@ def dask_cluster(workers: int = 2) -> Iterator[Cluster]:
 
 @contextmanager
 def ray_cluster(cores: int = 2) -> Iterator[Cluster]:
-    """Start a head node, as `ray start --head` does on a real cluster."""
+    """Start a head node, as `ray start --head` does on a real cluster.
+
+    It asks for a token of its own: one that lies in the home folder, as Ray leaves it there, must not matter.
+    """
     if not (_BIN / "ray").exists():
         raise Unavailable("ray is not installed")
     port = free_port()
@@ -98,11 +102,12 @@ def ray_cluster(cores: int = 2) -> Iterator[Cluster]:
         options = ("--node-ip-address=127.0.0.1", "--include-dashboard=false", "--disable-usage-stats")
         sizes = (f"--num-cpus={cores}", "--object-store-memory=100000000", f"--temp-dir={folder}")
         command = [str(_BIN / "ray"), "start", "--head", "--block", f"--port={port}", *options, *sizes]
-        head = subprocess.Popen(command, start_new_session=True, **_QUIET)
+        token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16)}
+        head = subprocess.Popen(command, env={**os.environ, **token}, start_new_session=True, **_QUIET)
         try:
             wait_for(lambda: _listens(port), "Ray head")
             time.sleep(2)  # the raylet follows the port
-            yield Cluster(["engine=ray", f"engine.address=127.0.0.1:{port}"], {}, {"head": head})
+            yield Cluster(["engine=ray", f"engine.address=127.0.0.1:{port}"], token, {"head": head})
         finally:
             _end(head)
             with suppress(ProcessLookupError):

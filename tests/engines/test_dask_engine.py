@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from clusters import Cluster, dask_cluster, wait_for
-from sweep import SWEEP, numbers, run, started, stopped_while_asleep
+from sweep import SWEEP, numbers, run, started, stopped_while_asleep, threads_inside_a_task, without_circumstances
 
 from anchormoe import cli
 from anchormoe.errors import UserError
+from anchormoe.running import store
 from anchormoe.running.engines.dask import open_dask
 from anchormoe.running.provenance import environment
 from anchormoe.running.worker import Terms, compute
@@ -41,11 +42,35 @@ def test_rows_are_those_of_one_machine(cluster: Cluster, tmp_path: Path) -> None
     assert {row["threads"] for row in found.values()} == {1}
 
 
+def test_a_ranking_is_that_of_one_machine(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ranking = (
+        "rank",
+        "methods=sklearn.linear_model.Ridge,sklearn.neighbors.KNeighborsRegressor",
+        "dataset=yacht",
+        "splits=1-2",
+    )
+    remote = run(tmp_path / "dask", *ranking, *cluster.settings)
+    assert remote.returncode == 0, remote.stdout + remote.stderr
+    assert cli.main([*ranking, "workers=1", f"results_dir={tmp_path / 'local'}"]) == 0
+    found, expected = (
+        without_circumstances(store.read(tmp_path / name / "ranking" / "yacht.jsonl")) for name in ("dask", "local")
+    )
+    assert len(found) == 4
+    assert found == expected
+    (verdict,) = (line for line in remote.stdout.splitlines() if "below the next" in line)
+    assert verdict in capsys.readouterr().out.splitlines()
+
+
 def test_a_run_that_is_told_to_stop_leaves_no_task_running(cluster: Cluster, tmp_path: Path) -> None:
     stopped_while_asleep(tmp_path, cluster.settings, {})
     with open_dask(cluster.settings[1].partition("=")[2], 1) as engine:
         assert engine.submit(pow, 2, 3).result(60) == 8, "a worker is free again"
         assert engine._client.processing() == {worker: () for worker in engine._client.processing()}
+
+
+def test_a_regressor_may_use_threads_inside_a_task(cluster: Cluster) -> None:
+    with open_dask(cluster.settings[1].partition("=")[2], 1) as engine:
+        threads_inside_a_task(engine)
 
 
 def test_a_worker_that_dies_is_replaced_and_its_tasks_are_computed_again(cluster: Cluster, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import engines_path  # noqa: F401  (makes the modules of tests/engines importable)
+import object_faults
 from clusters import SLURM_SCRIPT, Unavailable, dask_cluster, ray_cluster, slurm_cluster
 from outcome import Outcome
 from run_kills import SWEEP, Campaign, kill_driver, kill_worker_of
@@ -45,6 +46,7 @@ SHARES = {
     "slurmd": 0.025,
     "Slurm job": 0.025,
     "driver on Slurm": 0.025,
+    "object store": 0.1,
 }
 
 
@@ -84,13 +86,16 @@ def faults(options: argparse.Namespace, folder: Path, stream: random.Random) -> 
     if wanted("driver"):
         yield campaign("driver", ["workers=2"], kill_driver)
     if wanted("worker"):
-        yield campaign("worker", ["workers=2"], kill_worker_of(stream))
+        yield campaign("worker", ["workers=2"], kill_worker_of(stream), goes_on=True)
     for engine in (on_dask, on_ray, on_slurm):
         if wanted(engine.__name__.removeprefix("on_")):
             try:
                 yield from engine(campaign, stream)
             except Unavailable as reason:
                 yield f"{engine.__name__.removeprefix('on_')}: not tried, {reason}"
+    if wanted("object store"):
+        kills = round(SHARES["object store"] * options.runs)
+        yield from object_faults.faults(folder / "objects", options.store // 5, max(1, kills), reference, stream)
     for fault in ALL:
         if wanted(fault.__name__):
             try:
@@ -106,13 +111,14 @@ def on_dask(campaign: Callable[..., Outcome], stream: random.Random) -> Iterator
             nanny = cluster.processes[stream.choice(["worker 0", "worker 1"])].pid
             _kill_children(nanny)
 
-        yield campaign("Dask worker", cluster.settings, kill_worker)
+        yield campaign("Dask worker", cluster.settings, kill_worker, goes_on=True)
         yield campaign("driver on Dask", cluster.settings, kill_driver)
     yield _with_new_clusters(campaign, "Dask scheduler", dask_cluster, lambda c: c.processes["scheduler"].pid)
 
 
 def on_ray(campaign: Callable[..., Outcome], stream: random.Random) -> Iterator[Outcome]:
     with ray_cluster() as cluster:
+        os.environ |= cluster.environment
 
         def kill_worker(process: subprocess.Popen[str]) -> None:
             workers = _descendants(cluster.processes["head"].pid, "ray::compute")
@@ -120,7 +126,7 @@ def on_ray(campaign: Callable[..., Outcome], stream: random.Random) -> Iterator[
                 if workers:
                     os.kill(stream.choice(workers), signal.SIGKILL)
 
-        yield campaign("Ray worker", cluster.settings, kill_worker)
+        yield campaign("Ray worker", cluster.settings, kill_worker, goes_on=True)
         yield campaign("driver on Ray", cluster.settings, kill_driver)
     yield _with_new_clusters(
         campaign, "raylet", ray_cluster, lambda c: _descendants(c.processes["head"].pid, "raylet/raylet")[0]
@@ -145,8 +151,8 @@ def on_slurm(campaign: Callable[..., Outcome], stream: random.Random) -> Iterato
         def cancel_all() -> None:
             subprocess.run(["scancel", "--user=root"], check=False)
 
-        yield campaign("Slurm job", cluster.settings, cancel_job)
-        yield campaign("slurmd", cluster.settings, kill_slurmd)
+        yield campaign("Slurm job", cluster.settings, cancel_job, goes_on=True)
+        yield campaign("slurmd", cluster.settings, kill_slurmd, goes_on=True)
         yield campaign("driver on Slurm", cluster.settings, kill_driver, repair=cancel_all)
 
 
@@ -162,6 +168,7 @@ def _with_new_clusters(campaign: Callable[..., Outcome], name: str, start, victi
         cluster = manager.__enter__()
         opened.append(manager)
         settings[:] = cluster.settings
+        os.environ |= cluster.environment
         renew.cluster = cluster  # type: ignore[attr-defined]
 
     def kill(process: subprocess.Popen[str]) -> None:

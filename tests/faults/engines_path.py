@@ -1,6 +1,7 @@
-"""Make the modules of tests/engines importable for the campaign, which is a program of its own."""
+"""Make the modules of tests/engines and tests/objectstore importable for the campaign, a program of its own."""
 
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "engines"))
+for _name in ("engines", "objectstore"):
+    sys.path.append(str(Path(__file__).resolve().parents[1] / _name))

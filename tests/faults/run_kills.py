@@ -21,6 +21,9 @@ from outcome import Outcome
 from sweep import command, stored, without_circumstances
 
 from anchormoe.rows import identity
+from anchormoe.running import store
+from anchormoe.running.object_store import ObjectPlace
+from anchormoe.running.store import Place
 
 SWEEP = ("dataset=yacht,boston", "anchor=ridge", "train.epochs=3")
 _PATIENCE = 300.0
@@ -36,12 +39,14 @@ class Campaign:
     environment: dict[str, str] = field(default_factory=dict)
     repair: Callable[[], None] = lambda: None  # called after each kill
     sweep: Sequence[str] = SWEEP
+    results_dir: str | None = None  # a bucket; else a temporary folder
+    goes_on: bool = False  # whether a run survives a kill, so that it can be hit several times
 
     def run(self, kills: int, folder: Path, reference: dict[Any, Any], stream: random.Random) -> Outcome:
         """Kill as often as asked, complete the sweep, and start it anew each time it is complete."""
         outcome = Outcome(self.fault)
         folder.mkdir(parents=True)
-        results, temporary = folder / "results", folder / "tmp"
+        results, temporary = store.place(self.results_dir or folder / "results"), folder / "tmp"
         temporary.mkdir()
         attempts = 0
         while outcome.kills < kills:
@@ -51,11 +56,11 @@ class Campaign:
             outcome.kills += self._disturb(results, temporary, outcome, stream)
             if len(lines(results)) >= len(reference):
                 self._complete(results, temporary, reference, outcome)
-        if results.exists():
+        if results.is_dir():
             self._complete(results, temporary, reference, outcome)
         return outcome
 
-    def _start(self, results: Path, temporary: Path) -> tuple[subprocess.Popen[str], str]:
+    def _start(self, results: Place, temporary: Path) -> tuple[subprocess.Popen[str], str]:
         mark = uuid.uuid4().hex
         variables = {"OMP_NUM_THREADS": "1", "TMPDIR": str(temporary), "ANCHORMOE_CAMPAIGN": mark}
         process = subprocess.Popen(
@@ -68,22 +73,18 @@ class Campaign:
         )
         return process, mark
 
-    def _disturb(self, results: Path, temporary: Path, outcome: Outcome, stream: random.Random) -> int:
-        """Start the sweep and kill at a random moment; return 0 if it ended before."""
+    def _disturb(self, results: Place, temporary: Path, outcome: Outcome, stream: random.Random) -> int:
+        """Start the sweep and kill at random moments; return how often, 0 if it ended before."""
         before = lines(results)
         process, mark = self._start(results, temporary)
-        if stream.random() < 0.2:
-            moment = time.monotonic() + stream.uniform(0, 6)  # also before the first row
-            _wait(lambda: process.poll() is not None or time.monotonic() > moment)
-        else:
-            goal = len(before) + stream.randint(1, 8)
-            _wait(lambda: process.poll() is not None or len(lines(results)) >= goal)
-            time.sleep(stream.uniform(0, 0.2))
-        if process.poll() is not None:
+        seen, kills = set(before), 0
+        while (kills == 0 or self.goes_on) and self._is_hit(process, results, stream, early=kills == 0):
+            seen |= lines(results)
+            self.kill(process)
+            kills += 1
+        if kills == 0:
             outcome.tracebacks += "Traceback" in process.communicate()[0]
             return 0
-        seen = lines(results)
-        self.kill(process)
         try:
             output = process.communicate(timeout=_PATIENCE)[0]
         except subprocess.TimeoutExpired:
@@ -91,12 +92,23 @@ class Campaign:
             os.killpg(process.pid, signal.SIGKILL)
             output = process.communicate()[0]
         outcome.tracebacks += "Traceback" in output
-        outcome.lost += len((before | seen) - lines(results))
+        outcome.lost += len(seen - lines(results))
         outcome.processes += _orphans(mark)
         self.repair()
-        return 1
+        return kills
 
-    def _complete(self, results: Path, temporary: Path, reference: dict[Any, Any], outcome: Outcome) -> None:
+    def _is_hit(self, process: subprocess.Popen[str], results: Place, stream: random.Random, *, early: bool) -> bool:
+        """Wait for a random moment; return whether the run is still alive then."""
+        if early and stream.random() < 0.2:
+            moment = time.monotonic() + stream.uniform(0, 6)  # also before the first row
+            _wait(lambda: process.poll() is not None or time.monotonic() > moment)
+        else:
+            goal = len(lines(results)) + stream.randint(1, 8)
+            _wait(lambda: process.poll() is not None or len(lines(results)) >= goal)
+            time.sleep(stream.uniform(0, 0.2))
+        return process.poll() is None
+
+    def _complete(self, results: Place, temporary: Path, reference: dict[Any, Any], outcome: Outcome) -> None:
         for _ in range(4):  # a failed split, whose worker was killed, is computed by the next run
             process, mark = self._start(results, temporary)
             output = process.communicate(timeout=_PATIENCE)[0]
@@ -110,23 +122,37 @@ class Campaign:
         outcome.lost += len(set(reference) - set(found))
         outcome.different += sum(found[key] != reference[key] for key in set(reference) & set(found))
         outcome.folders += len([path for path in temporary.iterdir() if path.name.startswith("anchormoe")])
-        outcome.folders += len(list(results.rglob("*.lock")))
-        shutil.rmtree(results)
+        outcome.folders += len(list(results.glob("*/*.lock")))
+        _remove(results)
         shutil.rmtree(temporary)
         temporary.mkdir()
 
 
-def doubled(results: Path) -> int:
-    """Count the finished rows that are stored more than once."""
+def doubled(results: Path | Place) -> int:
+    """Count the finished rows that are stored more than once; a row in two objects of a bucket is read once."""
     rows = [json.loads(line) for line in lines(results)]
     finished = [identity(row) for row in rows if row["status"] == "ok"]
     return len(finished) - len(set(finished))
 
 
-def lines(results: Path) -> set[bytes]:
-    """Return the whole lines that are stored."""
-    paths = (results / "runs").glob("*.jsonl")
-    return {line for path in paths for line in path.read_bytes().split(b"\n")[:-1]}
+def lines(results: Path | Place) -> set[bytes]:
+    """Return the whole lines that are stored, in files or in the objects of a bucket."""
+    folder = store.place(results) / "runs"
+    while True:
+        try:
+            contents = [
+                path.read_bytes() for pattern in ("*.jsonl", "*.jsonl/*.jsonl") for path in folder.glob(pattern)
+            ]
+            return {line for content in contents for line in content.split(b"\n")[:-1]}
+        except FileNotFoundError:
+            continue  # objects that were merged meanwhile
+
+
+def _remove(results: Place) -> None:
+    if isinstance(results, ObjectPlace):
+        results.remove(list(results.sizes()))
+    else:
+        shutil.rmtree(str(results))
 
 
 def _wait(condition: Callable[[], bool]) -> None:

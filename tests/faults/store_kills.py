@@ -15,7 +15,9 @@ from outcome import Outcome
 
 from anchormoe.rows import Row
 from anchormoe.running import store
+from anchormoe.running.object_store import ObjectPlace
 from anchormoe.running.ownership import Ownership
+from anchormoe.running.store import Place
 
 ROWS_PER_FILE = 400
 
@@ -28,9 +30,9 @@ def make_row(number: int) -> Row:
     return {**labels, "split": number, "config_hash": "c", "status": "ok", **scores, "padding": padding}
 
 
-def write_rows(path: Path) -> None:
-    """Store rows one to five at a time, and report the number of each after it is stored."""
-    file = store.RowFile(path)
+def write_rows(path: Place) -> None:
+    """Store rows one to five at a time, report the number of each after it is stored, and tidy up now and then."""
+    file = path.stored_rows()
     with Ownership([path], lambda line: None) as own:
         next_number = len(file.rows())
         while True:
@@ -39,16 +41,20 @@ def write_rows(path: Path) -> None:
             file.append_all(make_row(number) for number in numbers)
             os.write(1, "".join(f"{number}\n" for number in numbers).encode())
             next_number = numbers.stop
+            if random.random() < 0.2:
+                file.tidy()
 
 
-def kill_store(kills: int, folder: Path, stream: random.Random) -> Outcome:
-    """Kill the process again and again while it works, and check the file after each kill."""
-    outcome = Outcome("kill -9 of a process that stores rows")
-    path = folder / "runs" / "d.jsonl"
-    path.parent.mkdir(parents=True)
+def kill_store(
+    kills: int, results: str | Path, stream: random.Random, fault: str = "kill -9 of a process that stores rows"
+) -> Outcome:
+    """Kill the process again and again while it works, and check its rows after each kill."""
+    outcome = Outcome(fault)
+    path = store.path_for(results, "runs", "d")
+    path.require_writable()
     reported: set[int] = set()
     for _ in range(kills):
-        command = [sys.executable, __file__, str(path)]
+        command = [sys.executable, __file__, str(results)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             first = process.stdout.readline()  # it works now
@@ -59,23 +65,38 @@ def kill_store(kills: int, folder: Path, stream: random.Random) -> Outcome:
         check(path, reported, outcome)
         if len(reported) > ROWS_PER_FILE:
             outcome.rows += len(reported)
-            path.unlink()
+            remove(path)
             reported.clear()
     outcome.rows += len(reported)
     return outcome
 
 
-def check(path: Path, reported: set[int], outcome: Outcome) -> None:
+def check(path: Place, reported: set[int], outcome: Outcome) -> None:
     """Count the reported rows that are missing, stored twice or different."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a torn last line, which was never reported
         rows = store.read(path)
     found = {row["split"]: row for row in rows}
-    whole_lines = [line for line in path.read_bytes().split(b"\n")[:-1] if line]
+    stored = whole_lines(path)
     outcome.lost += len(reported - set(found))
-    outcome.doubled += len(whole_lines) - len({json.loads(line)["split"] for line in whole_lines})
+    outcome.doubled += len(stored) - len({json.loads(line)["split"] for line in stored})
     outcome.different += sum(row != make_row(number) for number, row in found.items())
 
 
+def whole_lines(path: Place) -> list[bytes]:
+    """Return the lines of a file, or of its objects: those may hold a line twice after a merge that was killed."""
+    if isinstance(path, ObjectPlace):
+        return list({line for part in path.glob("*") for line in part.read_bytes().split(b"\n") if line})
+    return [line for line in path.read_bytes().split(b"\n")[:-1] if line]
+
+
+def remove(path: Place) -> None:
+    """Remove all rows."""
+    if isinstance(path, ObjectPlace):
+        path.remove(list(path.sizes()))
+    else:
+        Path(str(path)).unlink()
+
+
 if __name__ == "__main__":
-    write_rows(Path(sys.argv[1]))
+    write_rows(store.path_for(sys.argv[1], "runs", "d"))

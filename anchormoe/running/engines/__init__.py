@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+
 from anchormoe.arithmetic import is_portable
-from anchormoe.config.schema import EngineConfig, EngineKind
+from anchormoe.config.schema import EngineConfig, EngineKind, LimitConfig
+from anchormoe.errors import UserError
 from anchormoe.running.engines.base import Engine
+from anchormoe.running.provenance import resident_bytes
 
 
-def open_engine(config: EngineConfig, workers: int) -> Engine:
-    """Start, or connect to, the engine that a configuration names; `workers` counts the processes on this machine."""
+def open_engine(config: EngineConfig, workers: int, limit: LimitConfig | None = None) -> Engine:
+    """Start, or connect to, the engine that a configuration names; `workers` counts the processes on this machine.
+
+    Limits of a fit hold on this machine's processes, which can be ended; other engines have limits of their own.
+    """
     if config.kind is EngineKind.dask:
         from anchormoe.running.engines.dask import open_dask
 
@@ -23,4 +30,8 @@ def open_engine(config: EngineConfig, workers: int) -> Engine:
         return open_slurm(config)
     from anchormoe.running.engines.local import InProcess, LocalProcesses
 
-    return InProcess() if workers == 1 and is_portable() else LocalProcesses(workers)
+    limit = limit or LimitConfig()
+    if limit.memory_gb is not None and resident_bytes(os.getpid()) == 0:
+        raise UserError("limit.memory_gb needs a system that tells a process's memory by /proc; leave it out")
+    # Only another process can be ended when it breaks a limit.
+    return InProcess() if workers == 1 and is_portable() and not limit.is_set else LocalProcesses(workers, limit)

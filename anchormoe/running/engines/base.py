@@ -13,6 +13,14 @@ class WorkerDied(Exception):
     """Raised when the process that computed a task has died, for example for lack of memory."""
 
 
+class OverLimit(WorkerDied):
+    """Raised when a task was ended because it broke a limit; `limit` names the one it broke, with its value."""
+
+    def __init__(self, reason: str, limit: dict[str, float]) -> None:
+        super().__init__(reason)
+        self.limit = limit
+
+
 class Engine(Executor):
     """An executor with a `capacity`: the number of tasks that it should hold at a time.
 

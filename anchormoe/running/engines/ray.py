@@ -38,7 +38,7 @@ class RayEngine(Engine):
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"engine.address must be that of a running Ray cluster such as auto or host:6379, received {address}: "
-                f"{' '.join(str(error).split())}"
+                f"{' '.join(str(error).split())}. If the cluster asks for a token, set RAY_AUTH_MODE=token"
             ) from None
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, on_terminate)  # ray has put its own in place, which ends the process

@@ -20,6 +20,8 @@ def open_slurm(config: EngineConfig) -> DaskEngine:
     """Submit the jobs; the run begins as soon as the first of them does."""
     distributed = import_library("slurm", "distributed")
     jobqueue = import_library("slurm", "dask_jobqueue")
+    from anchormoe.running.engines.slurm_worker import EndAtOnce
+
     if shutil.which("sbatch") is None:
         raise UserError("engine=slurm needs Slurm's commands, found no sbatch on the PATH; run it on a login node")
     cluster = jobqueue.SLURMCluster(
@@ -32,11 +34,12 @@ def open_slurm(config: EngineConfig) -> DaskEngine:
         interface=config.interface,
         job_extra_directives=list(config.directives),
         job_script_prologue=[*config.prologue, f'eval "$({sys.executable} -m anchormoe.arithmetic)"'],
-        death_timeout=60,  # seconds after which a worker ends whose driver was killed
+        death_timeout=60,  # seconds after which a worker ends that was started when the driver had been killed
         scheduler_options={"dashboard_address": None},
         silence_logs=logging.CRITICAL,
     )
     # Jobs that end before the run does, for example at their walltime, are submitted again.
     cluster.adapt(minimum_jobs=config.jobs, maximum_jobs=config.jobs)
     client = distributed.Client(cluster, set_as_default=False)
+    client.register_plugin(EndAtOnce())
     return DaskEngine("slurm", client, cluster, capacity=2 * config.jobs * config.cores)
