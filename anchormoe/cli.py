@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
+import select
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
+from typing import TextIO
 
 from anchormoe import __version__
 from anchormoe.arithmetic import use_portable_arithmetic
 from anchormoe.errors import UserError
 
-COMMANDS = ("run", "rank", "tables", "figures", "report", "check", "data")
+_DEBUG = {"debug=on", "debug=true", "debug=True"}
+COMMANDS = ("run", "rank", "tables", "figures", "report", "check", "theory", "data")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,11 +36,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UserError(f"commands are {', '.join(COMMANDS)}, settings key=value; received {name}{hint}")
         return importlib.import_module(f"anchormoe.commands.{name}").main(words)
     except UserError as error:
+        if _DEBUG & set(words):  # where the mistake came from, such as the import of a class of the user's
+            traceback.print_exception(error.__cause__ or error.__context__ or error)
         print(f"anchormoe-bench: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("anchormoe-bench: interrupted; finished splits are stored, the same command goes on", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        if _has_reader(sys.stdout):  # it was another pipe, such as a worker's
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains when it flushes
+        return 1  # whoever read the output, such as `head`, has enough; rich does the same
+
+
+def _has_reader(output: TextIO) -> bool:
+    """Tell whether the other end of a pipe is open."""
+    poll = select.poll()
+    poll.register(output.fileno(), 0)
+    return not any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _completion(words: list[str]) -> int:
@@ -47,7 +66,8 @@ def _completion(words: list[str]) -> int:
         "figures": ["only=", "output=", "results_dir="],
         "report": ["output=", "results_dir="],
         "check": ["missing=", "live=", "show=", "output=", "results_dir="],
-        "data": ["list", "fetch"],
+        "theory": ["study=", "size=", "results_dir=", "workers=", "engine="],
+        "data": ["list", "add", "check", "fetch"],
     }
     print("\n".join(completions(words, list(COMMANDS), options)) if words else COMPLETION_SCRIPT)
     return 0

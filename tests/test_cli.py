@@ -51,7 +51,7 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("experiment_name=../elsewhere", "experiment_name must be the name of a folder"),
         (
             "experiment_name=tables train.epochs=1",
-            "corrected, comparison, crossfit, ingredients take no settings",
+            "crossfit, ingredients, extended take no settings",
         ),
         ("dataset=3", "received 3"),
         ("=3", "arguments must look like key=value"),
@@ -97,7 +97,7 @@ def test_help_shows_commands_and_examples(capsys: pytest.CaptureFixture[str]) ->
     assert cli.main(["--help"]) == 0
     text = capsys.readouterr().out
     assert "anchormoe-bench dataset=boston ablation=no_router" in text
-    assert "dataset: boston, concrete, energy" in text
+    assert "dataset: airfoil, autoMPG6, boston" in text
     assert text.splitlines()[2] == "Ask it"
     for command in ("rank", "tables", "check", "data"):
         assert f"anchormoe-bench {command}" in text
@@ -266,3 +266,15 @@ def test_a_folder_that_is_named_is_read_alone(tmp_path: Path, capsys: pytest.Cap
     assert cli.main(["check", "live=0", f"results_dir={tmp_path}"]) == 1
     assert "nothing to compare" in " ".join(capsys.readouterr().out.split())
     assert cli.main(["tables", "form=comparison", "format=md", f"results_dir={tmp_path}"]) == 0
+
+
+@pytest.mark.parametrize("format", ["rich", "md"])
+def test_a_reader_that_has_enough_is_no_traceback(format: str) -> None:
+    """As with `anchormoe-bench tables | head`."""
+    command = [sys.executable, "-m", "anchormoe.cli", "tables", "form=published", f"format={format}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1

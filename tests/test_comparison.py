@@ -107,6 +107,17 @@ def test_differences_are_paired_and_significant_ones_bold() -> None:
     assert all(cell.bold for cell in cells)
 
 
+def test_splits_that_state_their_share_of_test_rows_are_corrected_by_it() -> None:
+    def error(**changes: object) -> float:
+        found = Comparison(made_up_rows(**changes)).paired("crps_y", "ngboost", "anchormoe", "yacht")
+        assert found is not None
+        return found[0].se
+
+    ratio = (1 / NUM_SPLITS + 0.03 / 0.97) / (1 / NUM_SPLITS + 0.1 / 0.9)
+    assert error(test_share=0.03) == pytest.approx(error() * np.sqrt(ratio))
+    assert error(test_share=0.1) == pytest.approx(error())
+
+
 def test_live_numbers_stand_beside_those_of_the_methods_own_papers() -> None:
     built = table(made_up_rows(), "quoted_nll_y")
     boston = next(row for row in built.rows if (row.dataset, row.source) == ("boston", "NGBoost"))
@@ -145,7 +156,7 @@ def test_every_format_shows_every_table(format: str) -> None:
     built = comparison.build(made_up_rows())
     text = render.render(built, format, width=200)
     assert "MDN" in text
-    assert len(built) == 5 + 3 + 3 + 1
+    assert len(built) == 6 + 4 + 4 + 1
 
 
 def test_methods_go_down_and_datasets_across() -> None:
@@ -163,7 +174,7 @@ def test_a_metric_of_the_registry_has_its_tables(monkeypatch: pytest.MonkeyPatch
     rows = made_up_rows()
     before = {item.key for item in comparison.build(rows)}
     monkeypatch.setitem(
-        scores.METRICS, "pinball_y", Metric("pinball_y", "Pinball loss", "Pinball", "y", True, lambda d, y: 0.0)
+        scores.METRICS, "pinball_y", Metric("pinball_y", "Pinball loss", "Pinball", "y", True, lambda d, y, step: 0.0)
     )
     assert {item.key for item in comparison.build(rows)} == before, "older rows do not have it"
     rows["pinball_y"] = 2 * rows["nll_y"]
@@ -183,6 +194,16 @@ def test_a_metric_in_which_nothing_is_better_is_shown_but_not_ranked() -> None:
     assert not any(cell.bold for row in table(made_up_rows(), "comparison_coverage_90").rows for cell in row.cells)
 
 
+def test_methods_are_ranked_by_the_nll_at_the_datas_resolution_once_all_rows_have_it() -> None:
+    rows = made_up_rows()
+    assert [metric.name for metric in Comparison(rows).ranked()] == ["nll_cell_y", "crps_y", "rmse_y"]
+    rows.loc[rows.method == "mdn", "nll_cell_y"] = np.nan  # rows stored before there was this score
+    assert [metric.name for metric in Comparison(rows).ranked()] == ["nll_y", "crps_y", "rmse_y"]
+    assert not [item.key for item in comparison.build(rows) if "nll_cell_y" in item.key]
+    one_split = rows[(rows.method != "mdn") | (rows.split == 1)]
+    assert Comparison(one_split).nll().name == "nll_cell_y", "a method without all splits is not ranked anyhow"
+
+
 def test_datasets_of_the_users_can_be_compared() -> None:
     rows = made_up_rows(num_rows=1234)
     rows = rows[rows["dataset"].isin(["boston", "yacht"])].replace({"dataset": {"boston": "houses"}})
@@ -191,14 +212,14 @@ def test_datasets_of_the_users_can_be_compared() -> None:
     assert [(row.dataset, row.n) for row in values.rows] == [("houses", 1234)]
     assert [cell.num_splits for cell in values.rows[0].cells] == [NUM_SPLITS] * 4
     assert not any("Wine" in note for note in values.notes)
-    assert comparison.means(rows, "nll_y", datasets=["houses"]).shape == (1, 4)
+    assert Comparison(rows, datasets=["houses"]).means("nll_y").shape == (1, 4)
     assert "quoted_nll_y" not in {item.key for item in built}
 
 
-@pytest.mark.parametrize("column", ["variant", "config_hash", "method", "crps_y"])
+@pytest.mark.parametrize("column", ["variant", "config_hash", "method", "crps_y", "nll_cell_y"])
 def test_rows_without_a_column_do_not_break_the_comparison(column: str) -> None:
     built = comparison.build(made_up_rows().drop(columns=column))
-    expected = {"config_hash": 12, "crps_y": 9}.get(column, 0)
+    expected = {"config_hash": 15, "crps_y": 12, "nll_cell_y": 12}.get(column, 0)
     assert len(built) == expected
     assert comparison.build(pd.DataFrame()) == []
 

@@ -45,7 +45,7 @@ def test_the_class_used_by_hand_gives_the_harness_its_numbers_bit_for_bit() -> N
     train, test = task.split.rows(len(dataset.y))
     seed = int(np.random.SeedSequence([1, 1]).generate_state(1)[0])  # of seed 1, split 1
     model = AnchorMoERegressor(random_state=seed).fit(dataset.X[train], dataset.y[train])
-    row, by_hand = evaluate(task), scores(model.predict_dist(dataset.X[test]), dataset.y[test])
+    row, by_hand = evaluate(task), scores(model.predict_dist(dataset.X[test]), dataset.y[test], dataset.step)
     assert {name: row[name] for name in by_hand} == by_hand
 
 

@@ -26,9 +26,10 @@ LEVELS = {
     "methods": 3,
     "report": 4,
     "running": 4,
-    "commands": 5,
-    "cli": 6,
-    "__init__": 6,
+    "theory": 5,
+    "commands": 6,
+    "cli": 7,
+    "__init__": 7,
 }
 
 

@@ -19,6 +19,7 @@ from anchormoe.errors import UserError
 from anchormoe.paths import shipped
 from anchormoe.report import answers, audit, published
 from anchormoe.report.html import page, payload
+from anchormoe.report.ranking import rank_methods
 from anchormoe.report.selection import Selection, select
 from anchormoe.rows import Row
 from anchormoe.running.identity import row_identity
@@ -120,6 +121,14 @@ def test_own_rows_are_about_their_own_methods() -> None:
     assert best.text.startswith("mine.Best<img")
     assert "on 2 of 2 datasets" in sure.text
     assert "90% of the targets" in cost.text
+
+
+def test_the_answer_of_one_dataset_is_the_one_of_the_ranking() -> None:
+    rows = own_rows(datasets=("houses",))
+    first, *_ = answers.answers(select(rows))
+    assert first.text == rank_methods(rows, "houses").recommendation
+    assert "CRPS 33." in first.text
+    assert "below the next, ngboost, p < 0.001" in first.text
 
 
 def test_own_rows_need_not_be_complete() -> None:

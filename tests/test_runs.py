@@ -110,10 +110,10 @@ def test_a_failed_split_is_recorded_runs_again_and_does_not_stop_the_others(
 
     original = methods.make
 
-    def fails_on_split_2(name, arguments):
+    def fails_on_split_2(name, arguments, **columns):
         if arguments["weight_draws"] == 2:
             raise FloatingPointError("on purpose")
-        return original(name, arguments)
+        return original(name, arguments, **columns)
 
     monkeypatch.setattr(methods, "make", fails_on_split_2)
     assert run(tmp_path, "splits=1-3", "workers=1") == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from anchormoe.commands.options import parse_options
-from anchormoe.commands.rows import rows_to_show
+from anchormoe.commands.rows import rows_to_show, theory_rows
 from anchormoe.errors import UserError
 from anchormoe.report import figures
 from anchormoe.report.figures import Drawn
@@ -18,8 +18,9 @@ from anchormoe.report.selection import Selection, select
 
 HELP = """anchormoe-bench figures [output=figures] [only=NAME,NAME,...] [results_dir=FOLDER]
 
-All figures as SVG and PNG: the paper's four, nine for every dataset (in a folder of its name), and those across
-datasets. only= draws some of them: a figure (ranks_crps_y, boston/router), a dataset (boston) or paper.
+All figures as SVG and PNG: the paper's four, nine for every dataset (in a folder of its name), those across datasets,
+and one for each theorem. only= draws some of them: a figure (ranks_crps_y, boston/router), a dataset (boston), paper
+or theory.
 Without results_dir= the shipped rows and those of ./results are read, with it that folder alone; rows of your own data
 have the figures that rows alone allow."""
 
@@ -30,7 +31,8 @@ def main(arguments: list[str]) -> int:
     if options is None:
         return 0
     require_libraries()
-    selection = select(rows_to_show(options["results_dir"] or None))
+    folder_of_rows = options["results_dir"] or None
+    selection = select(rows_to_show(folder_of_rows), theory_rows(folder_of_rows))
     wanted = [name for name in options["only"].split(",") if name]
     folder, console, written = Path(options["output"] or "figures"), Console(), 0
     with house_style():
@@ -49,7 +51,9 @@ def _draw(selection: Selection, wanted: list[str]) -> Iterator[Drawn]:
     folders = {name.partition("/")[0] for name in wanted}
     if not wanted or "paper" in folders:
         yield from figures.paper_figures() if selection.paper else ()
-    if not wanted or any(name not in ("paper", *selection.compared.datasets) for name in folders):
+    if not wanted or "theory" in folders:
+        yield from figures.theory_figures(selection)
+    if not wanted or any(name not in ("paper", "theory", *selection.compared.datasets) for name in folders):
         yield from itertools.chain(figures.answer_figures(selection), figures.across_figures(selection))
     for name in selection.compared.datasets:
         if not wanted or name in folders:

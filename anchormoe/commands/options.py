@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from rich.console import Console
+
 from anchormoe.errors import UserError
+
+_PIPE_WIDTH = 100  # rich assumes 80 columns where there is no terminal, too few for wide tables
+
+
+def wide_console() -> Console:
+    """Return a console that is wide enough for a table where the output goes to a file or a pipe."""
+    console = Console()
+    has_width = console.is_terminal or os.environ.get("COLUMNS", "").isdigit()
+    return console if has_width else Console(width=_PIPE_WIDTH)
 
 
 def parse_options(

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from anchormoe.commands.options import parse_options, write_text
-from anchormoe.commands.rows import rows_to_show
+from anchormoe.commands.rows import rows_to_show, theory_rows
 from anchormoe.report.figures.style import require_libraries
 from anchormoe.report.html import page
 from anchormoe.report.selection import select
@@ -27,7 +27,8 @@ def main(arguments: list[str]) -> int:
     if options is None:
         return 0
     require_libraries()
-    selection = select(rows_to_show(options["results_dir"] or None))
+    folder_of_rows = options["results_dir"] or None
+    selection = select(rows_to_show(folder_of_rows), theory_rows(folder_of_rows))
     path = Path(options["output"] or "report.html")
     text = page.build(selection, rerun_command)
     write_text(path, text)

@@ -8,17 +8,37 @@ import pandas as pd
 from rich.console import Console
 
 from anchormoe.commands.options import parse_options, write_text
-from anchormoe.commands.rows import comparison_rows, ingredient_rows, stored_rows, table_rows
-from anchormoe.report import comparison, ingredients, render, tables
+from anchormoe.commands.rows import (
+    calibration_rows,
+    comparison_rows,
+    control_rows,
+    extended_rows,
+    ingredient_rows,
+    joint_rows,
+    stored_rows,
+    table_rows,
+)
+from anchormoe.report import (
+    calibration,
+    comparison,
+    extended,
+    ingredients,
+    published,
+    render,
+    several_targets,
+    tables,
+)
 from anchormoe.report.grid import Table
 
-FORMS = (*tables.FORMS, "comparison", "ingredients")
+FORMS = (*tables.FORMS, "comparison", "ingredients", "calibration", "controls", "extended", several_targets.FORM)
 
-HELP = """anchormoe-bench tables [format=rich|md|csv|tex] [form=all|published|corrected|comparison|ingredients]
-                       [output=FOLDER] [results_dir=FOLDER]
+HELP = """anchormoe-bench tables [format=rich|md|csv|tex] [output=FOLDER] [results_dir=FOLDER]
+                       [form=all|published|corrected|comparison|ingredients|calibration|controls|
+                        extended|several_targets]
 
 The paper's five tables from stored rows, as published and corrected; the comparison of all methods that were run; what
-each step from the published recipe to the cross-fitted one buys.
+each step from the published recipe to the cross-fitted one buys; the calibrations; the controls of the cross-fitted
+recipe; the comparison on the extended suite; several targets predicted together.
 With output= they are written as files.
 Without results_dir= the shipped rows and those of ./results are read, with it that folder alone."""
 
@@ -40,7 +60,10 @@ def main(arguments: list[str]) -> int:
     forms = FORMS if options["form"] == "all" else (options["form"],)
     stored, console = stored_rows(options["results_dir"] or None), Console()
     for form in forms:
-        built = _build(form, stored)
+        of_several = form == several_targets.FORM  # whose rows are of another kind
+        built = (
+            several_targets.build(joint_rows(options["results_dir"] or None)) if of_several else _build(form, stored)
+        )
         if not built:
             console.print(f"{form}: no finished row of it is stored", highlight=False)
         elif not options["output"]:
@@ -52,10 +75,27 @@ def main(arguments: list[str]) -> int:
 
 def _build(form: str, stored: pd.DataFrame) -> list[Table]:
     if form == "comparison":
-        return comparison.build(comparison_rows(stored))
+        rows = comparison_rows(stored)
+        return [*comparison.build(rows), *_own_comparison(rows)]
+    if form == "extended":
+        return extended.build(extended_rows(stored))
+    if form == "controls":
+        return comparison.build(control_rows(stored))
     if form == "ingredients":
         return ingredients.build(ingredient_rows(stored))
+    if form == "calibration":
+        return calibration.build(calibration_rows(stored))
     return tables.build(table_rows(stored), form)
+
+
+def _own_comparison(rows: pd.DataFrame) -> list[Table]:
+    """Make the tables of datasets other than the nine, each on as many splits as most of its methods have."""
+    own = rows[~rows["dataset"].isin(published.DATASETS) & (rows["status"] == "ok")]
+    built = []
+    for name, group in own.groupby("dataset", sort=False):
+        num_splits = int(group.groupby("method")["split"].nunique().max())
+        built += comparison.build(own, datasets=[str(name)], num_splits=num_splits)
+    return built
 
 
 def _print(built: list[Table], form: str, console: Console) -> None:

@@ -77,11 +77,32 @@ def _import_paths_apart(argument: str) -> list[str]:
     return [argument]
 
 
+def suite_datasets(name: str) -> list[str]:
+    """Return the datasets of a suite, which `conf/suite/<name>.yaml` lists."""
+    import yaml
+
+    if name not in choices("suite"):
+        raise UserError(_unknown_choice("suite", name, choices("suite")))
+    paths = [folder / "suite" / f"{name}.yaml" for folder in (shipped("conf"), Path("conf"))]
+    path = next(path for path in paths if path.is_file())
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    names = content.get("datasets") if isinstance(content, dict) else None
+    if not isinstance(names, list) or not names or not all(isinstance(item, str) for item in names):
+        raise UserError(f"{path}: datasets must be a list of names, received {names!r}")
+    return names
+
+
+def _without_suite(key: str, value: str) -> tuple[str, str]:
+    """Write suite=<name> as the datasets it stands for."""
+    return ("dataset", ",".join(suite_datasets(value))) if key == "suite" else (key, value)
+
+
 def _spell_out(argument: str) -> list[str]:
     """Write the short forms of the command line as Hydra's.
 
     anchor=package.Class means anchor=sklearn anchor.target=package.Class, method=package.Class likewise, and target= is
-    method.target=; splits=1,3 is a list, not a sweep; a list of choices is a sweep; parameters need no `+`.
+    method.target=; suite=name is a sweep over its datasets; splits=1,3 is a list, not a sweep; a list of choices is a
+    sweep; parameters need no `+`.
     """
     key, equals, value = argument.partition("=")
     if not equals or not key:
@@ -90,6 +111,7 @@ def _spell_out(argument: str) -> list[str]:
         return [f"{key}=sklearn", f"{key}.target={value}"]
     if key == "target":
         key = "method.target"
+    key, value = _without_suite(key, value)
     if key in GROUPS and value[:1] == "[" and value[-1:] == "]":
         value = value[1:-1]
     quoted = value[:1] in ("'", '"')
@@ -126,7 +148,7 @@ def _sweep_of(experiment: str) -> dict[str, str]:
     if path is None:
         raise UserError(_unknown_choice("experiment", experiment, choices("experiment")))
     content: Any = OmegaConf.to_container(OmegaConf.load(path))
-    return {key: str(value) for key, value in content.get("sweep", {}).items()}
+    return dict(_without_suite(key, str(value)) for key, value in content.get("sweep", {}).items())
 
 
 def _parsed(arguments: Sequence[str]) -> list[Any]:

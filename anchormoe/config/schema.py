@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from anchormoe.data.catalogue import DatasetInfo
+from anchormoe.data.splits import NUM_SPLITS
 from anchormoe.model.settings import (
     AnchorSettings,
     Calibration,
@@ -20,12 +21,16 @@ from anchormoe.model.settings import (
     require,
 )
 
-NUM_SPLITS = 20
 ABLATIONS = ("full", "no_anchor", "no_router", "no_cal")
 # The experiments behind the tables. Their rows have the standard configuration; no other rows enter the tables.
 TABLE_EXPERIMENTS = ("split_by_split", "tables", "corrected", "comparison", "crossfit")
 STOCK_EXPERIMENTS = (*TABLE_EXPERIMENTS, "ingredients")
+CALIBRATION_EXPERIMENT = "calibration"  # all calibrations of the cross-fitted recipe on the same fits
+CONTROLS_EXPERIMENT = "controls"  # the cross-fitted recipe beside simpler densities on its stack of anchors
+THEORY_EXPERIMENT = "theory"  # simulations, no splits
 RANKING_EXPERIMENT = "ranking"  # regressors of the user's, to be ranked with the comparison
+SEVERAL_TARGETS_EXPERIMENT = "several_targets"  # targets predicted together, and one by one
+EXTENDED_EXPERIMENT = "extended"  # tables on which no setting was chosen, in a comparison of their own
 
 
 def write_splits(numbers: Sequence[int]) -> str:
@@ -92,8 +97,11 @@ class MethodConfig:
     name: str = "anchormoe"
     target: str | None = None  # import path of a regressor, for the method sklearn
     params: dict[str, Any] = field(default_factory=dict)  # parameters of a method other than Anchor-MoE
+    calibration: Calibration = Calibration.none  # pit or conformal: any method, refitted without each fold
 
     def __post_init__(self) -> None:
+        known = self.calibration is Calibration.none or self.calibration.maps_cdf
+        require(known, "method.calibration", "none, pit or conformal", self.calibration.value)
         require(
             (self.name == "sklearn") == (self.target is not None),
             "method.target",
@@ -156,14 +164,36 @@ class EngineConfig:
 
 
 @dataclass
+class LimitConfig:
+    """The most that one fit may take. A fit that takes more is ended, and its row says why; no number depends on it."""
+
+    seconds: float | None = None
+    memory_gb: float | None = None  # resident memory of the process that computes
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "memory_gb"):
+            value = getattr(self, name)
+            require(value is None or value > 0, f"limit.{name}", "null or a positive number", value)
+
+    @property
+    def is_set(self) -> bool:
+        return self.seconds is not None or self.memory_gb is not None
+
+
+@dataclass
 class JobConfig(Config):
     """A configuration with settings that change no number: the splits, the folder of the rows, the engine."""
 
     experiment_name: str = "runs"  # folder under results_dir
     results_dir: str = "results"
     splits: str = f"1-{NUM_SPLITS}"
+    predictions: bool | None = (
+        None  # whether predictions are kept; None: of a dataset that does not ship with the package
+    )
     workers: str = "auto"  # processes of one thread each on this machine; auto: one per core
     engine: EngineConfig = field(default_factory=EngineConfig)
+    limit: LimitConfig = field(default_factory=LimitConfig)
+    debug: bool = False  # show the full traceback of a failure
     sweep: dict[str, str] = field(default_factory=dict)  # what an experiment runs, written as on the command line
 
     def __post_init__(self) -> None:
@@ -173,6 +203,8 @@ class JobConfig(Config):
         )
         require(plain_name, "experiment_name", "the name of a folder under results_dir", repr(self.experiment_name))
         require(bool(self.results_dir), "results_dir", "a folder", "nothing")
+        local = self.engine.kind is EngineKind.local
+        require(local or not self.limit.is_set, "limit", "left out unless engine=local, which can end a fit", "one")
         self.split_numbers()
         self.num_workers()
 

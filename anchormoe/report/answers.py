@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from anchormoe.config.schema import ABLATIONS
-from anchormoe.distributions.scores import METRICS, ranked
+from anchormoe.distributions.scores import METRICS
 from anchormoe.report import published
 from anchormoe.report.cells import StoredRuns
 from anchormoe.report.check import EXCEPTION, PASS, check
 from anchormoe.report.comparison import Comparison, heading
+from anchormoe.report.ranking import METRIC, rank_methods
 from anchormoe.report.selection import Selection
 from anchormoe.report.statistics import paired_test
 
@@ -25,10 +24,12 @@ class Answer:
 
 
 def answers(selection: Selection) -> list[Answer]:
-    """Return the three answers: about the paper if the rows are, else about the methods that were run."""
-    if selection.paper:
-        return [_what_reproduces(selection), _what_does_not(selection), _what_to_try(selection)]
-    return _own(selection)
+    """Return up to three answers: about the paper if the rows are, else about the methods that were run."""
+    if not selection.paper:
+        return _own(selection)
+    about_the_paper = [_what_reproduces(selection), _what_does_not(selection)]
+    ranks = _average_ranks(selection.compared, METRIC)  # none before a method has all splits of the comparison
+    return [*about_the_paper, _what_to_try(selection, next(iter(ranks)))] if ranks else about_the_paper
 
 
 def _what_reproduces(selection: Selection) -> Answer:
@@ -63,10 +64,9 @@ def _what_does_not(selection: Selection) -> Answer:
     return Answer("The conclusions do not all hold", text)
 
 
-def _what_to_try(selection: Selection) -> Answer:
+def _what_to_try(selection: Selection, leader: str) -> Answer:
     compared = selection.compared
-    leader = next(iter(_average_ranks(compared, "crps_y")))
-    ranks = {metric.label: _average_ranks(compared, metric.name).get(leader) for metric in ranked()}
+    ranks = {metric.label: _average_ranks(compared, metric.name).get(leader) for metric in compared.ranked()}
     shown = ", ".join(f"{label} {rank:.1f}" for label, rank in ranks.items() if rank is not None)
     count = len(compared.means("crps_y").columns)
     nll = compared.means("nll_y")
@@ -88,7 +88,9 @@ def _what_to_try(selection: Selection) -> Answer:
 def _own(selection: Selection) -> list[Answer]:
     """Return what the rows of a folder say: the leader, how sure that is, and what it costs."""
     compared = selection.compared
-    metric = next((one.name for one in ranked() if compared.means(one.name).shape[1]), None)
+    # The CRPS first: an NLL may come from a smoothed density.
+    names = sorted((one.name for one in compared.ranked()), key=lambda name: name != METRIC)
+    metric = next((name for name in names if compared.means(name).shape[1]), None)
     datasets = f"{len(compared.datasets)} dataset{'' if len(compared.datasets) == 1 else 's'}"
     if metric is None:
         methods = ", ".join(heading(name) for name in compared.methods) or "no method"
@@ -110,7 +112,9 @@ def _own(selection: Selection) -> list[Answer]:
             f"{compared.num_splits} splits each.",
         )
     ]
-    if others:
+    if len(compared.datasets) == 1 and metric == METRIC:
+        found = [Answer("Try this first", _recommendation(selection))]
+    elif others:
         sure = [name for name in compared.datasets if _told_apart(compared, metric, leader, others[0], name)]
         found.append(
             Answer(
@@ -129,6 +133,12 @@ def _own(selection: Selection) -> list[Answer]:
     if facts:
         found.append(Answer("What it costs and covers", " and ".join(facts).capitalize() + "."))
     return found
+
+
+def _recommendation(selection: Selection) -> str:
+    """Return what `anchormoe-bench rank` says of the one dataset."""
+    (dataset,) = selection.compared.datasets
+    return rank_methods(selection.rows, dataset, protocol=selection.protocol, seed=selection.seed).recommendation
 
 
 def _average_ranks(compared: Comparison, metric: str) -> dict[str, float]:
@@ -151,9 +161,5 @@ def _is_worse(runs: StoredRuns, dataset: str, ablation: str) -> bool:
 
 
 def _told_apart(compared: Comparison, metric: str, first: str, second: str, dataset: str) -> bool:
-    mine, theirs = (compared.values(metric, name, dataset) for name in (first, second))
-    common = sorted(mine.keys() & theirs.keys())
-    if len(common) < 2:
-        return False
-    test = paired_test(np.array([mine[split] for split in common]), np.array([theirs[split] for split in common]))
-    return test.mean < 0 and test.p_value < 0.05
+    found = compared.paired(metric, first, second, dataset)
+    return found is not None and found[0].mean < 0 and found[0].p_value < 0.05

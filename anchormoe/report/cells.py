@@ -46,6 +46,11 @@ class Run:
             return np.full(len(self.splits), None)
         return self._rows[name].to_numpy()[self._positions]
 
+    def by_split(self) -> dict[int, dict[str, Any]]:
+        """Return the rows by the number of their split."""
+        records: list[Any] = self._rows.iloc[self._positions].to_dict("records")
+        return dict(zip(self.splits, records, strict=True))
+
     def values(self, name: str) -> np.ndarray:
         """Return a column of numbers, with NaN wherever there is none."""
         return self.column(name).astype(float)
@@ -91,20 +96,27 @@ class StoredRuns:
         return list(dict.fromkeys(str(method) for _, _, _, method, _ in self._groups))
 
     def choose(
-        self, *, dataset: str, ablation: str, protocol: str, seed: int = 1, method: str | None = None
+        self,
+        *,
+        dataset: str,
+        ablation: str,
+        protocol: str,
+        seed: int = 1,
+        method: str | None = None,
+        variant: str | None = None,
     ) -> Run | None:
         """Return the rows that fill one cell, all of one anchor and one configuration; None if there are none.
 
-        The method is the one behind the paper's cell unless another is named. The configuration with most finished
-        splits comes first, then the preferred anchor, then the one stored last.
+        The method and the variant are those behind the paper's cell unless others are named. The configuration with
+        most finished splits comes first, then the preferred anchor, then the one stored last.
         """
-        behind, wanted_variant = measured(dataset, ablation, protocol)
-        method = method or behind
+        behind, variant_behind = measured(dataset, ablation, protocol)
+        method, wanted_variant = method or behind, variant or variant_behind
         configurations = self._groups.get((dataset, ablation, protocol, method, seed), {})
         candidates = [
             (-len(found), ANCHOR_PREFERENCE.index(anchor), -max(found.values()), anchor, config_hash, found)
-            for (variant, anchor, config_hash), found in configurations.items()
-            if wanted_variant in (None, variant)
+            for (stored_variant, anchor, config_hash), found in configurations.items()
+            if wanted_variant in (None, stored_variant)
         ]
         if not candidates:
             return None

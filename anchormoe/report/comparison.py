@@ -14,31 +14,14 @@ import pandas as pd
 
 from anchormoe.config.schema import NUM_SPLITS
 from anchormoe.distributions.scores import METRICS, Metric, compared, ranked
+from anchormoe.methods import METHODS as REGISTRY
 from anchormoe.report import published
 from anchormoe.report import statistics as stats
 from anchormoe.report.cells import Run, StoredRuns, summarise
 from anchormoe.report.grid import AS_PRINTED, MISSING, NOT_AVAILABLE, SE, Cell, Column, Row, Table, with_best_bold
 
-# method -> heading: Anchor-MoE first, then the paper's order, then methods that the paper does not have. A regressor
-# that was run by its import path comes last, under that path.
-METHODS = {
-    "anchormoe_crossfit": "Anchor-MoE, cross-fitted",
-    "anchormoe": "Anchor-MoE",
-    "ngboost": "NGBoost",
-    "ngboost_authors": "NGBoost, over-trained",
-    "mc_dropout": "MC dropout",
-    "deep_ensembles": "Deep ensembles",
-    "concrete_dropout": "Concrete dropout",
-    "gaussian_process": "Gaussian process",
-    "gamlss": "GAMLSS",
-    "dist_forest": "Dist. forest",
-    "rff_krr": "Kernel ridge mixture",
-    "xgboost_normal": "XGBoost pair",
-    "catboost_uncertainty": "CatBoost",
-    "quantile_forest": "Quantile forest",
-    "gbdt_homoscedastic": "GBDT, one variance",
-    "mdn": "MDN",
-}
+# method -> heading, in the registry's order. A regressor that was run by its import path comes last, under that path.
+METHODS = {name: method.title for name, method in REGISTRY.items() if name not in ("sklearn", "calibrated")}
 CORRECTED_SE = "corrected SE"
 WINE = (
     "Wine's targets are whole grades, and 27% of its test rows repeat a training row, grade included. A method that "
@@ -83,8 +66,21 @@ class Comparison:
         return self._values[metric, method, dataset]
 
     def has(self, metric: str) -> bool:
-        """Say whether any row holds a metric: older rows do not hold one that was added later."""
-        return any(self.values(metric, method, dataset) for method, dataset in self.runs)
+        """Say whether the rows hold a metric: some do, and those of every method with all splits of all datasets.
+
+        Older rows do not hold a metric that was added later.
+        """
+        found = any(self.values(metric, method, dataset) for method, dataset in self.runs)
+        return found and set(self.means("nll_y")) <= set(self.means(metric))
+
+    def nll(self) -> Metric:
+        """Return the NLL that methods are ranked by: at the data's resolution as soon as all rows hold it."""
+        return METRICS["nll_cell_y" if self.has("nll_cell_y") else "nll_y"]
+
+    def ranked(self) -> list[Metric]:
+        """Return the metrics that methods are ranked by, of two kinds of NLL only one."""
+        left_out = {"nll_cell_y", "nll_y"} - {self.nll().name}
+        return [metric for metric in ranked() if metric.name not in left_out and self.has(metric.name)]
 
     def means(self, metric: str) -> pd.DataFrame:
         """Return means over splits: a row per dataset, a column per method that has all splits of all datasets."""
@@ -105,6 +101,26 @@ class Comparison:
         counts = [] if run is None else [value for value in run.column("pit_counts") if isinstance(value, list)]
         return np.sum(counts, axis=0) if counts else None
 
+    def is_smoothed(self, method: str) -> bool:
+        """Tell whether rows of a method say that their density is smoothed from quantiles, draws or residuals."""
+        runs = [run for (name, _), run in self.runs.items() if name == method]
+        return any(isinstance(value, str) for run in runs for value in run.column("density"))
+
+    def paired(self, metric: str, first: str, second: str, dataset: str) -> tuple[stats.PairedTest, int] | None:
+        """Test first - second on the splits that both have, and count these; None if there are fewer than two.
+
+        Rows of splits by groups or time state the share of rows that they test on; random splits test on a tenth.
+        """
+        one, other = (self.values(metric, name, dataset) for name in (first, second))
+        common = sorted(one.keys() & other.keys())
+        if len(common) < 2:
+            return None
+        shares = self.runs[first, dataset].values("test_share")
+        stated = shares[~np.isnan(shares)]
+        share = float(stated.mean()) if len(stated) else stats.TEST_SHARE
+        pairs = ([values[split] for split in common] for values in (one, other))
+        return stats.paired_test(*pairs, test_share=share), len(common)
+
     def cell(self, metric: Metric, method: str, dataset: str) -> Cell:
         """Return mean ± SE of a method on a dataset; it is ranked if all splits are there."""
         summary = summarise(self.values(metric.name, method, dataset).values())
@@ -117,7 +133,8 @@ class Comparison:
             summary.se,
             metric.decimals,
             num_splits=summary.num_splits,
-            ranked=summary.num_splits == NUM_SPLITS,
+            planned_splits=self.num_splits,
+            ranked=summary.num_splits == self.num_splits,
         )
 
     def row(self, dataset: str, source: str, row: Sequence[Cell]) -> Row:
@@ -131,39 +148,43 @@ class Comparison:
         return None if not numbers or math.isnan(numbers[0]) else int(numbers[0])
 
 
-def build(rows: pd.DataFrame, *, seed: int = 1, datasets: Sequence[str] = published.DATASETS) -> list[Table]:
+def build(
+    rows: pd.DataFrame,
+    *,
+    seed: int = 1,
+    datasets: Sequence[str] = published.DATASETS,
+    num_splits: int = NUM_SPLITS,
+) -> list[Table]:
     """Make all tables of the comparison for which there are rows."""
-    comparison = Comparison(rows, seed=seed, datasets=datasets)
+    comparison = Comparison(rows, seed=seed, datasets=datasets, num_splits=num_splits)
     built = [
-        *(_metric_table(metric, comparison) for metric in compared() if comparison.has(metric.name)),
-        *(_rank_table(metric, comparison) for metric in ranked()),
-        *(_paired_table(metric, comparison) for metric in ranked() if comparison.has(metric.name)),
+        *(metric_table(metric, comparison) for metric in compared() if comparison.has(metric.name)),
+        *(_rank_table(metric, comparison) for metric in ranked() if comparison.has(metric.name)),
+        *(paired_table(metric, comparison) for metric in ranked() if comparison.has(metric.name)),
         _quoted_table(comparison),
     ]
     return [table for table in built if table.columns and table.rows]
 
 
-def means(
-    rows: pd.DataFrame, metric: str, *, seed: int = 1, datasets: Sequence[str] = published.DATASETS
-) -> pd.DataFrame:
-    """Return means over splits: a row per dataset, a column per method that has all 20 splits of all datasets."""
-    return Comparison(rows, seed=seed, datasets=datasets).means(metric)
-
-
 def heading(method: str) -> str:
-    """Return a method's name in tables: its own, or the import path of a regressor."""
-    return METHODS.get(method, method)
+    """Return a method's name in tables: its own, or the import path of a regressor, with its calibration if any."""
+    name, *maps = method.split("+")
+    return ", ".join([METHODS.get(name, name), *maps])
 
 
-def _metric_table(metric: Metric, comparison: Comparison) -> Table:
+def metric_table(metric: Metric, comparison: Comparison) -> Table:
+    """Make the table of a metric's means, a column per method."""
     body = []
     for dataset in comparison.datasets:
         row = [comparison.cell(metric, method, dataset) for method in comparison.methods]
         body.append(comparison.row(dataset, "live", with_best_bold(row) if metric.lower_is_better else row))
     columns = tuple(Column(heading(name), (metric.name,), SE) for name in comparison.methods)
     notes = [f"protocol=clean, seed {comparison.seed}: mean ± SE over the splits.", *_wine_notes(metric, comparison)]
+    smoothed = [heading(name) for name in comparison.methods if comparison.is_smoothed(name)]
+    if metric.name.startswith("nll") and smoothed:
+        notes.append(f"From a smoothed density, because the method predicts none: {', '.join(smoothed)}.")
     if metric.lower_is_better:
-        notes.append(f"Bold: lowest on its dataset, of those with all {NUM_SPLITS} splits.")
+        notes.append(f"Bold: lowest on its dataset, of those with all {comparison.num_splits} splits.")
     return Table(
         f"comparison_{metric.name}",
         "comparison",
@@ -189,7 +210,7 @@ def _rank_table(metric: Metric, comparison: Comparison) -> Table:
     for dataset, values in zip(comparison.datasets, ranks.to_numpy().tolist(), strict=True):
         body.append(comparison.row(dataset, "live", [_rank_cell(value, decimals=0) for value in values]))
     num_datasets = len(comparison.datasets)
-    notes = [f"1 is best. Only methods with all {NUM_SPLITS} splits of all {num_datasets} datasets."]
+    notes = [f"1 is best. Only methods with all {comparison.num_splits} splits of all {num_datasets} datasets."]
     notes += _wine_notes(metric, comparison)
     if len(complete) > 2 and num_datasets > 1:
         test = stats.rank_test(means)
@@ -216,12 +237,12 @@ def _rank_cell(rank: float, *, decimals: int) -> Cell:
     return Cell("rank", "", rank, decimals=decimals, fixed=True)
 
 
-def _paired_table(metric: Metric, comparison: Comparison) -> Table:
+def paired_table(metric: Metric, comparison: Comparison) -> Table:
     """Compare every method with the first one, split by split."""
     base, *others = comparison.methods
     body = []
     for dataset in comparison.datasets:
-        row = [_paired_cell(metric, comparison, base, name, dataset) for name in others]
+        row = [paired_cell(metric, comparison, base, name, dataset) for name in others]
         body.append(comparison.row(dataset, "live", row))
     columns = tuple(Column(heading(name), (f"difference of {metric.name}",), CORRECTED_SE) for name in others)
     notes = (
@@ -233,19 +254,19 @@ def _paired_table(metric: Metric, comparison: Comparison) -> Table:
     return Table(f"paired_{metric.name}", "comparison", title, notes, columns, tuple(body), (), lines_are="Method")
 
 
-def _paired_cell(metric: Metric, comparison: Comparison, base: str, method: str, dataset: str) -> Cell:
-    first, second = (comparison.values(metric.name, name, dataset) for name in (method, base))
-    common = sorted(first.keys() & second.keys())
-    if len(common) < 2:
+def paired_cell(metric: Metric, comparison: Comparison, base: str, method: str, dataset: str) -> Cell:
+    """Return the difference of a method from the base on the splits that both have; bold: p < 0.05."""
+    found = comparison.paired(metric.name, method, base, dataset)
+    if found is None:
         return Cell(absent=MISSING)
-    test = stats.paired_test([first[split] for split in common], [second[split] for split in common])
+    test, num_splits = found
     return Cell(
         f"difference of {metric.name}",
         CORRECTED_SE,
         test.mean,
         test.se,
         metric.decimals,
-        num_splits=len(common),
+        num_splits=num_splits,
         bold=test.p_value < 0.05,
     )
 

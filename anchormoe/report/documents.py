@@ -1,11 +1,12 @@
-"""The tables of the README and of docs/, generated from stored rows.
+"""The tables of the README and of docs/, and some sentences, generated from stored rows.
 
 A page marks the place of a table by two comments, and `refresh` writes the table between them:
 
     <!-- table: average_ranks -->
     <!-- end -->
 
-A new table is one function with the decorator `register`; its name is what the marker says.
+A new table is one function with the decorator `register`; its name is what the marker says. Sentences are marked by
+`<!-- text: NAME -->` and listed in TEXTS.
 """
 
 from __future__ import annotations
@@ -13,33 +14,52 @@ from __future__ import annotations
 import functools
 import json
 import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 
 import pandas as pd
 
-from anchormoe.config.schema import TABLE_EXPERIMENTS
-from anchormoe.distributions.scores import METRICS, Metric, ranked
+from anchormoe.config.schema import (
+    CONTROLS_EXPERIMENT,
+    EXTENDED_EXPERIMENT,
+    SEVERAL_TARGETS_EXPERIMENT,
+    STOCK_EXPERIMENTS,
+    TABLE_EXPERIMENTS,
+    THEORY_EXPERIMENT,
+)
+from anchormoe.distributions.joint_scores import JOINT_METRICS
+from anchormoe.distributions.scores import METRICS, Metric
 from anchormoe.errors import UserError
 from anchormoe.paths import shipped
-from anchormoe.report import check, comparison, ingredients, published
+from anchormoe.report import check, comparison, extended, ingredients, published, several_targets, theory
 from anchormoe.report.cells import StoredRuns, summarise
 from anchormoe.report.comparison import Comparison
 from anchormoe.report.grid import MISSING, NOT_AVAILABLE, SE, Cell, with_best_bold
 from anchormoe.report.render import markdown_cell, markdown_grid, markdown_lines
 from anchormoe.report.statistics import paired_test
 
+# The experiments whose rows the pages are about, of every kind.
+PAGE_EXPERIMENTS = (
+    *STOCK_EXPERIMENTS,
+    CONTROLS_EXPERIMENT,
+    EXTENDED_EXPERIMENT,
+    THEORY_EXPERIMENT,
+    SEVERAL_TARGETS_EXPERIMENT,
+)
 TABLES: dict[str, Callable[[pd.DataFrame], str]] = {}  # name -> function of the stored rows that writes markdown
+TEXTS = {text.__name__: text for text in (extended.extended_lead, extended.extended_cells)}
+_TEXT_WIDTH = 140
 
-_MARKED = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
-_MARKER = re.compile(r"<!-- (?:table: .*?|end) -->")
+_MARKED = re.compile(r"(<!-- (table|text): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_MARKER = re.compile(r"<!-- (?:(?:table|text): .*?|end) -->")
 
 
 def refresh(text: str, rows: pd.DataFrame) -> str:
-    """Return a page with every marked table written anew; `rows` are those of all stock experiments."""
+    """Return a page with every marked table written anew; `rows` are those of PAGE_EXPERIMENTS."""
     if len(_MARKER.findall(text)) != 2 * len(_MARKED.findall(text)):
         raise UserError("every `<!-- table: NAME -->` must be followed by its own `<!-- end -->`")
-    return _MARKED.sub(lambda match: f"{match[1]}{_table(match[2], rows)}\n{match[3]}", text)
+    return _MARKED.sub(lambda match: f"{match[1]}{_generated(match[2], match[3], rows)}\n{match[4]}", text)
 
 
 def register(function: Callable[[pd.DataFrame], str]) -> Callable[[pd.DataFrame], str]:
@@ -48,17 +68,20 @@ def register(function: Callable[[pd.DataFrame], str]) -> Callable[[pd.DataFrame]
     return function
 
 
-def _table(name: str, rows: pd.DataFrame) -> str:
-    if name not in TABLES:
-        raise UserError(f"a table of a page must be one of {', '.join(TABLES)}, received {name}")
-    return TABLES[name](rows)
+def _generated(kind: str, name: str, rows: pd.DataFrame) -> str:
+    known = TABLES if kind == "table" else TEXTS
+    if name not in known:
+        raise UserError(f"a {kind} of a page must be one of {', '.join(known)}, received {name}")
+    written = known[name](rows)
+    return written if kind == "table" else textwrap.fill(written, _TEXT_WIDTH, break_on_hyphens=False)
 
 
 @register
 def average_ranks(rows: pd.DataFrame) -> str:
     """Write the average rank of every method by each ranked metric, and the coverage of its 90% intervals."""
     compared = _compared(rows)
-    ranks = pd.DataFrame({metric.label: compared.means(metric.name).rank(axis=1).mean() for metric in ranked()})
+    metrics = compared.ranked()
+    ranks = pd.DataFrame({metric.label: compared.means(metric.name).rank(axis=1).mean() for metric in metrics})
     ranks = ranks.loc[ranks.mean(axis=1).sort_values(kind="stable").index].dropna()
     coverage = compared.means("coverage_90").mean()
     lines = [
@@ -82,10 +105,11 @@ def crossfit_and_published_recipe(rows: pd.DataFrame) -> str:
 
 def _two_methods(rows: pd.DataFrame, methods: dict[str, str]) -> str:
     compared = _compared(rows)
-    heads = [f"{metric.label} {heading}" for metric in ranked() for heading in methods.values()]
+    metrics = compared.ranked()
+    heads = [f"{metric.label} {heading}" for metric in metrics for heading in methods.values()]
     lines = []
     for dataset in published.DATASETS:
-        pairs = [with_best_bold([compared.cell(metric, name, dataset) for name in methods]) for metric in ranked()]
+        pairs = [with_best_bold([compared.cell(metric, name, dataset) for name in methods]) for metric in metrics]
         lines.append([dataset, *(markdown_cell(cell) for pair in pairs for cell in pair)])
     return markdown_lines(["dataset", *heads], lines)
 
@@ -113,12 +137,13 @@ def crossfit_in_print(rows: pd.DataFrame) -> str:
 def crossfit_seeds(rows: pd.DataFrame) -> str:
     """Write the scores of cross-fitted Anchor-MoE for seeds 1 and 2, on the datasets that have both."""
     seeds = {seed: _compared(rows, seed=seed) for seed in (1, 2)}
+    metrics = seeds[1].ranked()
     lines = []
     for dataset in published.DATASETS:
-        pairs = [[seeds[seed].cell(metric, "anchormoe_crossfit", dataset) for seed in seeds] for metric in ranked()]
+        pairs = [[seeds[seed].cell(metric, "anchormoe_crossfit", dataset) for seed in seeds] for metric in metrics]
         if all(cell.mean is not None for pair in pairs for cell in pair):
             lines.append([dataset, *(cell.text for pair in pairs for cell in pair)])
-    heads = [f"{metric.label}, seed {seed}" for metric in ranked() for seed in seeds]
+    heads = [f"{metric.label}, seed {seed}" for metric in metrics for seed in seeds]
     return markdown_lines(["dataset", *heads], lines)
 
 
@@ -127,6 +152,76 @@ def ingredients_nll(rows: pd.DataFrame) -> str:
     """Write the NLL of every step from the published recipe to the cross-fitted one."""
     (table,) = [table for table in ingredients.build(rows) if table.key == "ingredients_nll_y"]
     return markdown_grid(table)
+
+
+@register
+def controls_nll(rows: pd.DataFrame) -> str:
+    """Write the NLL at the data's resolution of every control minus that of the cross-fitted recipe."""
+    return _controls(rows, "nll_cell_y", in_percent=False)
+
+
+@register
+def controls_crps(rows: pd.DataFrame) -> str:
+    """Write by how many percent the CRPS of every control is above that of the cross-fitted recipe."""
+    return _controls(rows, "crps_y", in_percent=True)
+
+
+def _controls(rows: pd.DataFrame, metric: str, *, in_percent: bool) -> str:
+    """Write differences from the recipe on the same splits; bold: p < 0.05 by the paired test."""
+    compared = Comparison(rows[rows["experiment"] == CONTROLS_EXPERIMENT])
+    recipe, *controls = compared.methods
+    datasets = [name for name in compared.datasets if compared.values(metric, recipe, name)]
+    lines = []
+    for control in controls:
+        line, worse, better = [comparison.heading(control)], 0, 0
+        for dataset in datasets:
+            found = compared.paired(metric, control, recipe, dataset)
+            if found is None:
+                line.append(MISSING)
+                continue
+            test, _ = found
+            base = summarise(compared.values(metric, recipe, dataset).values())
+            assert base is not None
+            text = f"{100 * test.mean / base.mean:+.1f}%" if in_percent else f"{test.mean:+.3f}"
+            significant = test.p_value < 0.05
+            line.append(f"**{text}**" if significant else text)
+            worse, better = worse + (significant and test.mean > 0), better + (significant and test.mean < 0)
+        lines.append([*line, f"{worse} / {better}"])
+    return markdown_lines(["in place of the experts", *datasets, "worse / better"], lines)
+
+
+@register
+def several_targets_together(rows: pd.DataFrame) -> str:
+    """Write the scores of several targets together, each with its difference from the cross-fitted recipe."""
+    return _of_several(several_targets.together(_of_several_targets(rows)), list(JOINT_METRICS.values()))
+
+
+@register
+def several_targets_alone(rows: pd.DataFrame) -> str:
+    """Write the CRPS of each of several targets by itself, with its difference from the cross-fitted recipe."""
+    return _of_several(several_targets.alone(_of_several_targets(rows)), [METRICS["crps_y"]])
+
+
+def _of_several_targets(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[rows["experiment"] == SEVERAL_TARGETS_EXPERIMENT].reset_index(drop=True)
+
+
+def _of_several(compared: Comparison, metrics: list[Metric]) -> str:
+    lines = []
+    for dataset in compared.datasets:
+        for method in compared.methods:
+            cells = [compared.cell(metric, method, dataset) for metric in metrics]
+            apart = [comparison.paired_cell(one, compared, compared.methods[0], method, dataset) for one in metrics]
+            if all(cell.mean is not None for cell in cells):
+                texts = [[cell.text, _difference(other)] for cell, other in zip(cells, apart, strict=True)]
+                lines.append([dataset, comparison.heading(method), *(text for pair in texts for text in pair)])
+    heads = [head for metric in metrics for head in (metric.label_with_unit, "difference")]
+    return markdown_lines(["dataset", "method", *heads], lines, left=(0, 1))
+
+
+def _difference(cell: Cell) -> str:
+    """Write a difference; a method has none from itself, and one split has none that can be judged."""
+    return NOT_AVAILABLE if cell.mean is None or cell.deviation == 0 else markdown_cell(cell)
 
 
 @register
@@ -221,6 +316,32 @@ def quoted_nll(rows: pd.DataFrame) -> str:
         if num_quoted:
             lines.append([*line, f"{within} of {num_quoted}"])
     return markdown_lines(["method", *published.DATASETS, "within 2 SE"], lines)
+
+
+register(extended.extended_ranks)
+register(extended.extended_crps)
+
+
+@register
+def theory_verdicts(rows: pd.DataFrame) -> str:
+    """Write every claim of the paper's theory beside what the simulations measured, and the verdict."""
+    return theory.verdict_table(_of_theory(rows))
+
+
+@register
+def theory_gap_constant(rows: pd.DataFrame) -> str:
+    """Write the constant of the generalisation bound's shape."""
+    return theory.constant_table(_of_theory(rows))
+
+
+@register
+def theory_experts(rows: pd.DataFrame) -> str:
+    """Write K by the rule on the nine tables, and the NLL of every choice minus that of K = 8."""
+    return theory.experts_table(_of_theory(rows))
+
+
+def _of_theory(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[(rows["experiment"] == THEORY_EXPERIMENT) & (rows["status"] == "ok")].reset_index(drop=True)
 
 
 def _compared(rows: pd.DataFrame, *, seed: int = 1) -> Comparison:

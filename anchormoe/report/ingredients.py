@@ -24,7 +24,7 @@ Values = dict[int, dict[str, float]]  # split number -> metric -> value
 
 def build(rows: pd.DataFrame, *, seed: int = 1) -> list[Table]:
     """Make a table per metric from rows of the experiments that STEPS names; none if no row has it."""
-    metrics = [metric for metric in ranked() if metric.name in rows]
+    metrics = [metric for metric in ranked() if metric.name in rows and rows[metric.name].notna().any()]
     runs = _runs(rows, [metric.name for metric in metrics], seed)
     return [_table(metric, runs, seed) for metric in metrics]
 

@@ -46,7 +46,7 @@ def _upright(table: Table) -> Layout:
     for row in table.rows:
         starts = row.dataset != before
         number = "" if row.n is None else str(row.n)
-        labels = (row.dataset.capitalize(), number, row.source) if starts else ("", "", row.source)
+        labels = (_title(row.dataset), number, row.source) if starts else ("", "", row.source)
         lines.append(Line(labels, row.cells, starts))
         before = row.dataset
     heads = tuple(Head(column.title, column.measure, column.marks) for column in table.columns)
@@ -55,10 +55,15 @@ def _upright(table: Table) -> Layout:
 
 def _turned(table: Table) -> Layout:
     """Lay out columns as lines; all have one unit, which goes into the title."""
-    heads = tuple(Head(row.dataset.capitalize(), "" if row.n is None else f"N={row.n}") for row in table.rows)
+    heads = tuple(Head(_title(row.dataset), "" if row.n is None else f"N={row.n}") for row in table.rows)
     lines = [
         Line((column.title,), tuple(row.cells[index] for row in table.rows), True)
         for index, column in enumerate(table.columns)
     ]
     measures = dict.fromkeys(column.measure for column in table.columns)
     return Layout(f"{table.title} ({', '.join(measures)})", (table.lines_are,), heads, tuple(lines))
+
+
+def _title(dataset: str) -> str:
+    """Return a dataset's name with a capital first; capitals further on stay."""
+    return dataset[:1].upper() + dataset[1:]

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from anchormoe.config.schema import ABLATIONS, NUM_SPLITS
+from anchormoe.distributions.joint_scores import JOINT_METRICS
 from anchormoe.distributions.scores import METRICS, Metric
 from anchormoe.report import cells, numbers, published
 
@@ -41,7 +42,7 @@ def _table(run: pd.DataFrame) -> Table:
     columns = ["metric", "mean ± SE", "SD", *([beside, "difference"] if _is_published_run(first) else [])]
     for name in columns:
         table.add_column(name, justify="left" if name == "metric" else "right")
-    for metric in METRICS.values():
+    for metric in (*METRICS.values(), *JOINT_METRICS.values()):
         shown = metric.function is not None and (metric.compared or metric.published_name)
         ours = cells.summarise(run[metric.name]) if shown and metric.name in run else None
         if ours is not None:

@@ -10,20 +10,27 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anchormoe.distributions.scores import METRICS, ranked
 from anchormoe.errors import UserError
 from anchormoe.report import figure_data, published
 from anchormoe.report.cells import StoredRuns
 from anchormoe.report.check import check
 from anchormoe.report.comparison import heading
-from anchormoe.report.figures import across, dataset, paper, published_numbers
+from anchormoe.report.figures import across, dataset, paper, published_numbers, resolution, theory
 from anchormoe.report.figures.style import house_style, require_libraries
 from anchormoe.report.selection import Selection
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Drawn", "across_figures", "answer_figures", "dataset_figures", "house_style", "paper_figures"]
+__all__ = [
+    "Drawn",
+    "across_figures",
+    "answer_figures",
+    "dataset_figures",
+    "house_style",
+    "paper_figures",
+    "theory_figures",
+]
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ def answer_figures(selection: Selection) -> Iterator[Drawn]:
 def across_figures(selection: Selection) -> Iterator[Drawn]:
     """Draw the figures across datasets that the rows allow."""
     require_libraries()
-    for metric in ranked():
+    for metric in selection.compared.ranked():
         yield from _if_possible(
             f"ranks_{metric.name}",
             f"Average ranks by {metric.label}",
@@ -80,7 +87,7 @@ def across_figures(selection: Selection) -> Iterator[Drawn]:
             "leader.",
             functools.partial(across.critical_difference, selection.compared, metric.name),
         )
-    for metric in ranked():
+    for metric in selection.compared.ranked():
         yield from _if_possible(
             f"heat_map_{metric.name}",
             f"Ranks by {metric.label} on every dataset",
@@ -105,6 +112,14 @@ def across_figures(selection: Selection) -> Iterator[Drawn]:
         "narrow, a slope biased.",
         lambda: across.pit_histograms(selection.compared, dataset.LEADING),
     )
+    if selection.paper:
+        yield Drawn(
+            "resolution",
+            "What a target recorded in steps can tell",
+            "Left: two densities of a whole grade, and the cell that this grade stands for. Right: the NLL falls "
+            "without end as the density narrows, the NLL at the data's resolution stops at the logarithm of the step.",
+            resolution.resolution(),
+        )
     if (selection.rows["experiment"] == "ingredients").any():
         yield Drawn(
             "ingredients",
@@ -114,6 +129,13 @@ def across_figures(selection: Selection) -> Iterator[Drawn]:
             "over the splits that all steps have.",
             across.what_ingredients_buy(selection.ingredient_rows),
         )
+
+
+def theory_figures(selection: Selection) -> Iterator[Drawn]:
+    """Draw what the simulations of the theory found, one figure for each theorem."""
+    require_libraries()
+    for name, title, caption, draw in theory.drawings(selection.theory):
+        yield Drawn(name, title, caption, draw())
 
 
 def paper_figures() -> Iterator[Drawn]:
@@ -256,8 +278,8 @@ def _splits(selection: Selection, name: str) -> Iterator[Drawn]:
             caption = f"NLL per split, protocol=published, published beside ours.{other}"
             yield _of(name, "splits", "Split by split", caption, figure)
         return
-    compared = selection.compared
-    values = {method: list(compared.values("nll_y", method, name).values()) for method in compared.methods}
+    compared, nll = selection.compared, selection.compared.nll()
+    values = {method: list(compared.values(nll.name, method, name).values()) for method in compared.methods}
     values = {method: numbers for method, numbers in values.items() if numbers}
     if values:
         yield _of(
@@ -265,7 +287,7 @@ def _splits(selection: Selection, name: str) -> Iterator[Drawn]:
             "splits",
             "Split by split",
             "NLL of every split, the best method first.",
-            dataset.nll_by_split(values, METRICS["nll_y"].title),
+            dataset.nll_by_split(values, nll.title),
         )
 
 

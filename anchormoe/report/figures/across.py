@@ -108,7 +108,8 @@ def skill(compared: Comparison) -> Figure:
     """Draw what Anchor-MoE gains over the one baseline with the best average rank, per dataset, in CRPS and NLL."""
     figure = new_figure(8.6, 1.5 + 0.29 * len(compared.datasets))
     panels: Any = figure.subplots(1, 2, sharey=True)
-    for axes, metric in zip(panels, ("crps_y", "nll_y"), strict=True):
+    nll = compared.nll().name
+    for axes, metric in zip(panels, ("crps_y", nll), strict=True):
         means = compared.means(metric)
         _require(means, metric, methods=2)
         by_rank = means.rank(axis=1).mean().sort_values(kind="stable").index
@@ -123,10 +124,10 @@ def skill(compared: Comparison) -> Figure:
             axes.plot(_gain(metric, means[name], means[baseline]), place, marker, color=color, markersize=6.5)
         axes.set_yticks(place, [short(str(name), 16) for name in means.index])
         axes.set_ylim(len(means) - 0.5, -0.5)
-        unit = "nats" if metric == "nll_y" else "% of its score"
+        unit = "nats" if metric == nll else "% of its score"
         axes.set_title(f"{METRICS[metric].label}: gain over {short(heading(baseline))}")
         axes.set_xlabel(f"{unit}; to the right is better")
-        if metric == "nll_y":
+        if metric == nll:
             axes.set_xscale("symlog", linthresh=1, linscale=1.2)
             axes.set_xticks([-3, -1, 0, 1, 3], ["-3", "-1", "0", "1", "3"])
             axes.minorticks_off()
@@ -138,7 +139,7 @@ def skill(compared: Comparison) -> Figure:
 
 
 def _gain(metric: str, score: pd.Series, baseline: pd.Series) -> pd.Series:
-    return baseline - score if metric == "nll_y" else 100 * (1 - score / baseline)
+    return baseline - score if metric.startswith("nll") else 100 * (1 - score / baseline)
 
 
 def accuracy_and_time(compared: Comparison, metric: str = "crps_y") -> Figure:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 
 from anchormoe import __version__
-from anchormoe.report import audit, figures
+from anchormoe.report import audit, figures, theory
 from anchormoe.report.answers import Answer, answers
 from anchormoe.report.audit import Finding
 from anchormoe.report.figures import Drawn
@@ -123,12 +123,25 @@ def _sections(selection: Selection) -> Iterable[Section | None]:
     if selection.paper:
         yield "audit", "The audit", _audit(audit.audit(selection.table_rows))
         yield _gallery("paper-figures", "The paper’s figures", _PAPER_LEAD, figures.paper_figures())
+    if len(selection.theory):
+        yield "theory", "The theory, by simulation", _theory(selection)
     yield "runs", "Every run", _part("parts/runs.html")
 
 
 def _gallery(key: str, title: str, lead: str, drawn: Iterable[Drawn]) -> Section | None:
     shown = "".join(map(_figure, drawn))
     return (key, title, f'<p>{lead}</p><div class="figures large">{shown}</div>') if shown else None
+
+
+def _theory(selection: Selection) -> str:
+    """Write the table of verdicts, and a figure for each theorem."""
+    heads = "".join(f'<th scope="col" class="wrap">{html.escape(head)}</th>' for head in theory.HEADS)
+    lines = ""
+    for claim in theory.claims(selection.theory):
+        cells = "".join(f'<td class="wrap">{html.escape(text)}</td>' for text in theory.cells(claim))
+        lines += f"<tr>{cells}</tr>"
+    shown = "".join(map(_figure, figures.theory_figures(selection)))
+    return _part("parts/theory.html").format(heads=heads, lines=lines, figures=shown)
 
 
 def _audit(findings: Sequence[Finding]) -> str:

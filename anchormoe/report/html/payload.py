@@ -77,8 +77,9 @@ def _runs(rows: pd.DataFrame, rerun: RerunCommand) -> list[dict[str, Any]]:
             name: None if _is_missing(value) else value for name, value in zip(_RUN, labels, strict=True)
         }
         named["seed"] = int(named["seed"])
-        models = group["model"].dropna().tolist() if "model" in group else []
-        named["model"] = models[0] if models else None  # older rows do not have it
+        for name in ("model", "calibration"):  # older rows do not have them
+            known = group[name].dropna().tolist() if name in group else []
+            named[name] = known[0] if known else None
         splits = [int(split) for split in group["split"]]
         row = {**named, "split": splits[0]}
         runs.append({**named, "rows": group.index.tolist(), "splits": splits, "command": rerun(row, splits)})

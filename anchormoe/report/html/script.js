@@ -326,11 +326,11 @@
     const dialog = $("cell");
     const run = state.open ? data.runs.find((item) => keyOf(item) === state.open) : null;
     if (!run) { if (dialog.open) dialog.close(); return; }
-    const names = data.metrics.map((metric) => metric.name);
-    const metric = metricOf(names.includes(state.om) ? state.om : names[0]);
+    const measured = data.metrics.filter((item) => values(run, item.name, "y").some((value) => value !== null)); // older rows lack newer metrics
+    const metric = measured.find((item) => item.name === state.om) ?? measured[0] ?? data.metrics[0];
     const ours = values(run, metric.name, "y"), theirs = publishedValues(run, metric.name);
     $("cell-title").textContent = `${heading(run.method)} on ${run.dataset}`;
-    $("cell-metric").replaceChildren(...data.metrics.filter((item) => column(item.name)).map((item) =>
+    $("cell-metric").replaceChildren(...measured.map((item) =>
       el("option", { value: item.name, selected: item.name === metric.name ? "" : null }, item.unit ? `${item.label} (${item.unit})` : item.label)));
     $("cell-metric").value = metric.name;
     const summary = summarise(ours), other = theirs ? summarise(theirs) : null;
@@ -338,7 +338,7 @@
       + (summary?.sd ? `, SD ${number(summary.sd, 4)}` : "") + (other ? `; published ${plusMinus(other, metric.decimals)}` : "")
       + (theirs ? "" : data.paper ? ". Nothing was published split by split for this run in this metric." : ".")
       + (theirs && run.protocol !== "published" ? " The published run is protocol=published." : "");
-    $("cell-chart").replaceChildren(chart(run, metric, ours, theirs));
+    $("cell-chart").replaceChildren(...(measured.length ? [chart(run, metric, ours, theirs)] : []));
     const head = ["split", "ours", ...(theirs ? ["published", "difference"] : [])];
     const lines = run.splits.map((split, k) => [split, ours[k], ...(theirs ? [theirs[k], theirs[k] === null || ours[k] === null ? null : ours[k] - theirs[k]] : [])]);
     const place = $("cell-splits");
