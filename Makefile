@@ -8,7 +8,7 @@ RUN ?=
 RESULTS ?= results
 
 .DEFAULT_GOAL := help
-.PHONY: help bench test test-compat test-engines faults lint check reproduce-tables corrected-tables comparison split-by-split docs docs-outputs docs-tables figures report figure-data browser-tools bench-speed bench-cost bench-scaling bench-mixed-tables bench-engines clean
+.PHONY: help bench test test-compat test-engines faults lint check reproduce-tables corrected-tables comparison calibration-tables split-by-split docs docs-outputs docs-tables figures report figure-data browser-tools bench-speed bench-cost bench-scaling bench-mixed-tables bench-engines controls extended test-objectstore theory clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 26
@@ -55,7 +55,16 @@ test-compat: $(VENV)-compat/ready  ## The regressor's tests with the newest scik
 	$(VENV)-compat/bin/python -m pytest -n auto tests/test_estimator.py
 
 test-engines: $(VENV)/engines  ## The same rows on Dask, Ray and a Slurm of this machine (apt installs it where root runs this)
-	$(BIN)/python -m pytest -m engines -rs tests/engines
+	ANCHORMOE_ENGINE_SPLITS=$(or $(SPLITS),1-2) $(BIN)/python -m pytest -m engines -rs tests/engines
+
+# moto wants another python-dateutil than the pinned one, so its server has an environment of its own.
+$(VENV)-moto/ready: $(VENV)/core
+	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python $(VENV)-moto
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(VENV)-moto/bin/python 'moto[s3]==5.2.5' flask flask-cors
+	touch $@
+
+test-objectstore: $(VENV)/dev $(VENV)-moto/ready  ## The tests of object stores against moto's S3 server
+	ANCHORMOE_MOTO_SERVER=$(VENV)-moto/bin/moto_server $(BIN)/python -m pytest tests/objectstore
 
 faults: $(VENV)/engines  ## Kill and break everything at random, count what is lost, write docs/reliability.md (an hour)
 	$(BIN)/python tests/faults/campaign.py $(RUN)
@@ -82,13 +91,30 @@ comparison: $(VENV)/dev  ## Run what is missing of the cross-fitted recipe and a
 	$(BIN)/anchormoe-bench experiment=comparison results_dir=$(RESULTS) $(RUN)
 	$(BIN)/anchormoe-bench tables results_dir=$(RESULTS) output=$(RESULTS)
 
+calibration-tables: $(VENV)/dev  ## Run what is missing of the calibrations and of MAPIE's intervals, write their tables (hours)
+	$(BIN)/anchormoe-bench experiment=calibration results_dir=$(RESULTS) $(RUN)
+	$(BIN)/anchormoe-bench experiment=mapie results_dir=$(RESULTS) $(RUN)
+	$(BIN)/anchormoe-bench tables form=calibration results_dir=$(RESULTS) output=$(RESULTS)
+
+controls: $(VENV)/core  ## Run what is missing of the controls of the cross-fitted recipe, write their tables
+	$(BIN)/anchormoe-bench experiment=controls results_dir=$(RESULTS) $(RUN)
+	$(BIN)/anchormoe-bench tables form=controls results_dir=$(RESULTS) output=$(RESULTS)
+
+extended: $(VENV)/dev  ## Run what is missing of the extended suite, tables that no setting was chosen on, write its tables
+	$(BIN)/anchormoe-bench experiment=extended results_dir=$(RESULTS) $(RUN)
+	$(BIN)/anchormoe-bench experiment=extended method=anchormoe anchor=trees results_dir=$(RESULTS) $(RUN)
+	$(BIN)/anchormoe-bench tables form=extended results_dir=$(RESULTS) output=$(RESULTS)
+
 split-by-split: $(VENV)/core  ## The published runs to the letter on the five small datasets
 	$(BIN)/anchormoe-bench experiment=split_by_split results_dir=$(RESULTS) $(RUN)
 	$(BIN)/anchormoe-bench check missing=ok results_dir=$(RESULTS) output=$(RESULTS)/check.txt
 
+theory: $(VENV)/dev  ## Run what is missing of the theory's simulations, print the verdicts (an hour and a half)
+	$(BIN)/anchormoe-bench theory results_dir=$(RESULTS) $(RUN)
+
 docs-tables: $(VENV)/dev  ## Write the generated tables and figures of README.md, docs/ and results/ anew from the stored rows
 	$(BIN)/anchormoe-bench tables output=results
-	$(BIN)/anchormoe-bench figures only=ranks_crps_y,pit output=docs/images
+	$(BIN)/anchormoe-bench figures only=ranks_crps_y,pit,resolution,theory output=docs/images
 	$(BIN)/python scripts/refresh_tables.py
 
 docs-outputs: $(VENV)/dev  ## Run the Python code of README.md and docs/, write anew what it prints
@@ -120,5 +146,5 @@ bench-mixed-tables:  ## The regressor with its defaults on tables with categorie
 bench-engines:  ## Overhead per task of every engine, and rows per second of the store
 
 clean:  ## Remove the environment and caches (never results)
-	rm -rf $(VENV) $(VENV)-compat .pytest_cache .mypy_cache .ruff_cache build dist site *.egg-info
+	rm -rf $(VENV) $(VENV)-compat $(VENV)-moto .pytest_cache .mypy_cache .ruff_cache build dist site *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -35,7 +35,10 @@ def development_scores(config: Config, repeats: int) -> Iterator[dict[str, float
         start = clock()
         regressor = methods.make(task.method, task.arguments).fit(dataset.X[kept], dataset.y[kept])
         seconds = clock() - start
-        yield {**scores(regressor.predict_dist(dataset.X[held_out]), dataset.y[held_out]), "seconds": seconds}
+        yield {
+            **scores(regressor.predict_dist(dataset.X[held_out]), dataset.y[held_out], dataset.step),
+            "seconds": seconds,
+        }
 
 
 def main(names: str, repeats: str, *settings: str) -> None:

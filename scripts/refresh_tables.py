@@ -3,15 +3,14 @@
 import sys
 from pathlib import Path
 
-from anchormoe.config.schema import STOCK_EXPERIMENTS
-from anchormoe.report.documents import refresh
+from anchormoe.report.documents import PAGE_EXPERIMENTS, refresh
 from anchormoe.running.store import load_results
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(pages: list[Path]) -> None:
-    rows = load_results(ROOT / "results", STOCK_EXPERIMENTS)
+    rows = load_results(ROOT / "results", PAGE_EXPERIMENTS, kind=None)
     for page in pages:
         before = page.read_text(encoding="utf-8")
         after = refresh(before, rows)

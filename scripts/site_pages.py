@@ -16,7 +16,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md", "docs/*", "results/*.md", "benchmarks/*.md")
-IMAGES = ("docs/images/*", "results/*.png", "benchmarks/*.png")
+IMAGES = ("docs/images/*", "docs/images/theory/*", "results/*.png", "benchmarks/*.png")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
