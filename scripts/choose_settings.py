@@ -48,7 +48,7 @@ def main(names: str, repeats: str, *settings: str) -> None:
             (job,) = parse([f"dataset={name}", "protocol=clean", *setting.split()])
             mean = pd.DataFrame(development_scores(job.config(), int(repeats))).mean()
             text = "  ".join(
-                f"{key} {mean[key]:.4g}" for key in ("nll_y", "crps_y", "rmse_y", "coverage_90", "seconds")
+                f"{key} {mean[key]:.4g}" for key in ("nll_cell_y", "crps_y", "rmse_y", "coverage_90", "seconds")
             )
             print(f"{name:9} {text}  | {setting}", flush=True)
 

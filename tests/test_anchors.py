@@ -219,6 +219,61 @@ def test_trees_that_stop_early_are_the_first_of_the_long_fit() -> None:
     assert np.array_equal(whole.predict(rows, stages=90), long.predict(rows, stages=90))
 
 
+def test_trees_with_a_penalty_equal_xgboosts() -> None:
+    """XGBoost's exact trees are an independent computation of the same penalty."""
+    rng = np.random.default_rng(1)
+    rows = rng.uniform(-1, 1, (300, 3)).astype(np.float32)
+    target = rows[:, 0] * rows[:, 1] + 0.1 * rng.standard_normal(300)
+    weight = rng.uniform(0.5, 2, 300)
+    for weights in (None, weight):
+        ours = exact_trees.fit(rows, target, stages=30, learning_rate=0.2, max_depth=3, penalty=5.0, weight=weights)
+        settings = {"eta": 0.2, "max_depth": 3, "lambda": 5.0, "min_child_weight": 0, "tree_method": "exact"}
+        matrix = xgboost.DMatrix(rows, target, weight=weights)
+        theirs = xgboost.train({**settings, "base_score": np.average(target, weights=weights)}, matrix, 30)
+        np.testing.assert_allclose(ours.predict(rows, stages=30), theirs.predict(matrix), atol=1e-4)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_trees_of_a_share_of_the_rows_and_columns(weighted: bool) -> None:
+    rng = np.random.default_rng(2)
+    rows, new = rng.uniform(-1, 1, (2, 400, 10))
+    target = rows.sum(1) + 0.1 * rng.standard_normal(400)
+    weight = rng.uniform(0.5, 2, 400) if weighted else None
+
+    def fitted(seed: int, **shares: float) -> exact_trees.BoostedTrees:
+        options = {"stages": 120, "learning_rate": 0.1, "max_depth": 3, "weight": weight}
+        return exact_trees.fit(rows, target, seed=seed, **options, **shares)
+
+    shares = {"row_share": 0.5, "column_share": 0.3}
+    first, again, other = fitted(1, **shares), fitted(1, **shares), fitted(2, **shares)
+    np.testing.assert_array_equal(first.predict(new, stages=120), again.predict(new, stages=120))
+    assert not np.array_equal(first.predict(new, stages=120), other.predict(new, stages=120))
+    used = [set(feature[np.isfinite(cut)]) for feature, cut in zip(first.feature, first.threshold, strict=True)]
+    assert {len(columns) for columns in used} <= {1, 2, 3}
+    assert set.union(*used) == set(range(10))
+    whole = fitted(1)
+    np.testing.assert_array_equal(whole.predict(new, stages=120), fitted(2).predict(new, stages=120))  # no draws
+    error, baseline = (np.square(one - new.sum(1)).mean() for one in (first.predict(new, stages=120), target.mean()))
+    assert error < 0.15 * baseline
+
+
+def test_a_tree_of_a_share_of_the_rows_has_seen_no_other() -> None:
+    """One full-depth tree of half of eight rows has the targets of the drawn rows in its leaves, and no others."""
+    rows, target = np.arange(8.0)[:, None], 10.0 ** np.arange(8)
+    tree = exact_trees.fit(rows, target, stages=1, learning_rate=1.0, max_depth=3, row_share=0.5, seed=3)
+    reached = tree.predict(rows, stages=1)
+    drawn = np.isclose(reached, target)
+    assert 0 < drawn.sum() < 8
+    assert set(np.round(reached)) == set(target[drawn])
+
+
+@pytest.mark.parametrize("share", [{"row_share": 0.0}, {"column_share": 1.5}, {"penalty": -1.0}])
+def test_shares_that_are_none_are_said(share: dict[str, float]) -> None:
+    (name,) = share
+    with pytest.raises(UserError, match=rf"anchor.params.{name} must be .*, received"):
+        require_usable(dataclasses.replace(TREES, params={**TREES.params, **share}))
+
+
 def test_trees_pass_over_columns_that_say_nothing_new() -> None:
     """Constant columns and copies change no prediction, wherever they are."""
     constant, copy = np.full((len(X), 1), 3.0), X[:, 1:2]

@@ -30,7 +30,7 @@ from sklearn.svm import SVR
 import anchormoe
 from anchormoe import AnchorMoERegressor
 from anchormoe.estimator.saving import SavedFileError
-from anchormoe.model.settings import AnchorKind, AnchorSettings, ModelSettings
+from anchormoe.model.settings import AnchorKind, AnchorSettings, CrossfitSettings, ModelSettings
 
 SMALL: dict[str, Any] = {"folds": 2, "hidden_dim": 8, "training": {"epochs": 2, "min_steps": 0}, "random_state": 0}
 PAPER: dict[str, Any] = {"recipe": "paper", **{name: value for name, value in SMALL.items() if name != "folds"}}
@@ -85,6 +85,7 @@ def ridge() -> AnchorMoERegressor:
 
 CASES = {
     "stack": {"anchor": STACK, **SMALL},
+    "several cuts into folds": {"anchor": "ridge", **SMALL, "folds": CrossfitSettings(folds=2, repetitions=2)},
     "no anchor, crps": {"anchor": None, "loss": "crps", **SMALL},
     "gbdt": {"anchor": boosted(AnchorKind.gbdt, max_depth=2), **SMALL},
     "lightgbm": {"anchor": boosted(AnchorKind.lightgbm, **LIGHTGBM), **SMALL},

@@ -167,7 +167,10 @@ def test_summary_tells_of_every_target(fitted: Any) -> None:
         ({"calibration": "pit"}, "calibration must be none, linear or weighted with several targets, received pit"),
         ({"calibration": "conformal"}, "none, linear or weighted with several targets, received conformal"),
         ({"loss": "crps"}, "loss must be nll with several targets, received crps"),
-        ({"recipe": "paper", "folds": None}, "recipe must be 'crossfit' with several targets, received 'paper'"),
+        (
+            {"recipe": "paper", "folds": None},
+            "must be fast, best or crossfit with several targets, received 'paper'",
+        ),
         ({"covariance": "dense"}, "network.covariance must be one of diagonal, low_rank, full, received 'dense'"),
         ({"network": {"rank": 0}}, "model.rank must be positive"),
     ],

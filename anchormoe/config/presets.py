@@ -24,7 +24,13 @@ from anchormoe.model.settings import (
 )
 from anchormoe.paths import shipped
 
-METHODS = {"crossfit": "anchormoe_crossfit", "paper": "anchormoe"}  # recipe -> its file in conf/method
+# recipe -> the method of the harness, whose file in conf/method holds its settings
+RECIPES = {
+    "crossfit": "anchormoe_crossfit",
+    "fast": "anchormoe_fast",
+    "best": "anchormoe_best",
+    "paper": "anchormoe",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,18 +45,31 @@ class RecipePreset:
 
 
 def recipe_preset(recipe: str) -> RecipePreset:
-    """Return the preset of a recipe, `crossfit` or `paper`."""
-    if recipe not in METHODS:
-        raise ValueError(f"recipe must be one of {', '.join(METHODS)}, received {recipe!r}")
-    content = _content("method", METHODS[recipe])
-    overridden = [item["override /anchor"] for item in content.get("defaults", []) if "override /anchor" in item]
+    """Return the preset of a recipe: `crossfit`, `fast`, `best` or `paper`."""
+    if recipe not in RECIPES:
+        raise ValueError(f"recipe must be one of {', '.join(RECIPES)}, received {recipe!r}")
+    content, anchor = _method(RECIPES[recipe])
     return RecipePreset(
-        anchor_preset(overridden[0]) if overridden else AnchorSettings(),
+        changed(AnchorSettings(), anchor, "anchor"),
         changed(ModelSettings(), content.get("model", {}), "model"),
         changed(TrainingSettings(), content.get("train", {}), "train"),
-        CrossfitSettings(),
+        changed(CrossfitSettings(), content.get("crossfit", {}), "crossfit"),
         as_enum(Calibration, content.get("calibration", "linear"), "calibration"),
     )
+
+
+def _method(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the content of a method's file, on top of that which it is based on, and its anchor's."""
+    own = _content("method", name)
+    content: dict[str, Any] = {}
+    anchor: dict[str, Any] = {}
+    for item in own.get("defaults", []):
+        if isinstance(item, dict):
+            anchor = _content("anchor", item["override /anchor"])
+        elif item != "_self_":
+            content, anchor = _method(item)
+    groups = {name: {**content.get(name, {}), **own.get(name, {})} for name in ("model", "train", "crossfit")}
+    return {**content, **own, **groups}, anchor
 
 
 def anchor_preset(name: str) -> AnchorSettings:

@@ -32,7 +32,7 @@ def make_recipe(
     `names` are those of several targets, empty if these have none; None means one target.
     """
     preset = recipe_preset(estimator.recipe)
-    if estimator.recipe == "crossfit":
+    if estimator.recipe != "paper":
         preset = at_size(preset, num_rows)
     sizes = {name: getattr(estimator, name) for name in ("num_experts", "top_k", "hidden_dim", "num_components")}
     anchor = _anchor(estimator.anchor, preset.anchor)
@@ -48,13 +48,14 @@ def make_recipe(
     calibration = preset.calibration
     if estimator.calibration != "auto":
         calibration = as_enum(Calibration, estimator.calibration, "calibration")
-    recipe = CrossfitAnchorMoE if estimator.recipe == "crossfit" else PaperAnchorMoE
+    recipe = PaperAnchorMoE if estimator.recipe == "paper" else CrossfitAnchorMoE
     further = dict(estimator.recipe_parameters or {})
     _require_parameters(recipe, further)
     common = {"calibration": calibration, "random_state": _seed(estimator.random_state), **further}
     if recipe is PaperAnchorMoE:
         if names is not None:
-            raise ValueError("recipe must be 'crossfit' with several targets, received 'paper': fit one y at a time")
+            others = "fast, best or crossfit"
+            raise ValueError(f"recipe must be {others} with several targets, received 'paper': fit one y at a time")
         if estimator.folds is not None:
             raise ValueError(f"folds must be None for recipe='paper', which has no folds, received {estimator.folds}")
         return PaperAnchorMoE(anchor=anchor, model=model, train=train, **common)
@@ -102,7 +103,8 @@ def num_pieces(regressor: CrossfitAnchorMoE | PaperAnchorMoE, rows: TrainingRows
     if isinstance(regressor, PaperAnchorMoE):
         return 1
     num_targets = 1 if rows.y.ndim == 1 else rows.y.shape[1]
-    return crossfit.num_pieces(regressor.anchor, regressor.crossfit.num_folds(len(rows)), num_targets)
+    num_models = regressor.crossfit.num_folds(len(rows)) * regressor.crossfit.repetitions
+    return crossfit.num_pieces(regressor.anchor, num_models, num_targets)
 
 
 def _seed(random_state: Any) -> int:

@@ -3,8 +3,8 @@
 Up to 50,000 rows nothing changes. Above, by the ratio r = rows / 50,000:
 
 - mini-batches have sqrt(r) times as many rows, and there are 1 / sqrt(r) times as many epochs, at least 10;
-- XGBoost takes larger steps, so that it needs fewer trees;
-- the exact trees, whose time grows with rows * columns * stages, leave the stack;
+- XGBoost's histograms, with large steps, take the place of all trees in the stack: the time of exact trees grows with
+  rows * columns * stages;
 - the ridge and kernel regressions of the stack learn from 50,000 rows (QuadraticRidge and KernelMachine do so
   themselves): they have too few parameters to gain from more.
 """
@@ -19,8 +19,11 @@ from anchormoe.model.settings import AnchorKind, AnchorSettings, TrainingSetting
 
 LARGE_ROWS = 50_000
 LEAST_EPOCHS = 10
-BOOSTING = {"eta": 0.15, "early_stopping_rounds": 10}
-STAGES = 400
+HISTOGRAM_TREES = {
+    "kind": AnchorKind.xgboost.value,
+    "stages": 400,
+    "params": {"eta": 0.15, "max_depth": 6, "subsample": 0.8, "colsample_bytree": 0.8, "early_stopping_rounds": 10},
+}
 
 
 def at_size(preset: RecipePreset, num_rows: int) -> RecipePreset:
@@ -44,13 +47,6 @@ def _training(train: TrainingSettings, root: float) -> TrainingSettings:
 def _anchor(anchor: AnchorSettings) -> AnchorSettings:
     if anchor.kind is not AnchorKind.stack:
         return anchor
-    members = {
-        name: _faster(member) if member["kind"] == AnchorKind.xgboost.value else member
-        for name, member in anchor.members.items()
-        if member["kind"] != AnchorKind.trees.value
-    }
-    return dataclasses.replace(anchor, members=members)
-
-
-def _faster(member: dict) -> dict:
-    return {**member, "stages": STAGES, "params": {**member["params"], **BOOSTING}}
+    trees = (AnchorKind.trees.value, AnchorKind.xgboost.value)
+    others = {name: member for name, member in anchor.members.items() if member["kind"] not in trees}
+    return dataclasses.replace(anchor, members={"xgboost": HISTOGRAM_TREES, **others})

@@ -51,6 +51,8 @@ _CROSSFITTED = "anchormoe.estimator.regressor.AnchorMoERegressor"
 
 # In the order of the tables: Anchor-MoE, the other methods of the paper, then those that the paper does not have.
 METHODS = {
+    "anchormoe_best": Method(_CROSSFITTED, "Anchor-MoE, best", is_recipe=True, takes_several=True),
+    "anchormoe_fast": Method(_CROSSFITTED, "Anchor-MoE, fast", is_recipe=True, takes_several=True),
     "anchormoe_crossfit": Method(_CROSSFITTED, "Anchor-MoE, cross-fitted", is_recipe=True, takes_several=True),
     "anchormoe": Method("anchormoe.model.paper.PaperAnchorMoE", "Anchor-MoE", is_recipe=True),
     "ngboost": Method("anchormoe.methods.ngboost.NGBoost", "NGBoost", "baselines"),

@@ -14,6 +14,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -33,6 +34,7 @@ from anchormoe.model.kernels.clock import clock
 from anchormoe.model.latent_rows import LatentRows
 from anchormoe.model.network import AnchorMoE, initial_model
 from anchormoe.model.parallel import ONE_WORKER, Workers
+from anchormoe.model.pool import Spread, narrowed, pooled
 from anchormoe.model.settings import (
     AnchorKind,
     AnchorSettings,
@@ -53,7 +55,7 @@ BLOCK_STEP = 512  # sizes of blocks are multiples of this, so that sums do not d
 
 
 class CrossfitAnchorMoE:
-    """The cross-fitted regressor. Its presets are in conf/method/anchormoe_crossfit.yaml.
+    """The cross-fitted regressor. Its presets are conf/method/anchormoe_{crossfit,fast,best}.yaml.
 
     anchor_column: whether the anchor is a column of the networks' input.
     """
@@ -91,7 +93,7 @@ class CrossfitAnchorMoE:
         )
         fitted, seconds = shared(_timed_fit, ignore=["workers"])(settings, rows, self.random_state, workers)
         start = clock()
-        target = TargetStatistics.of(rows.y)
+        target, spread = TargetStatistics.of(rows.y), fitted.spread
         linear_map = fitted.linear_map(self.calibration)
         raw, recalibration = finished(fitted.held_out, linear_map, target), None
         if self.calibration.maps_cdf:
@@ -99,7 +101,7 @@ class CrossfitAnchorMoE:
         held_out = raw if recalibration is None else recalibration(raw)
         judged = HeldOut.of(held_out, rows, self.random_state)
         self.fitted_: Any = FittedCrossfit(
-            fitted.members, linear_map, target, fitted.anchor, judged, recalibration, fitted.latent
+            fitted.members, linear_map, target, fitted.anchor, judged, recalibration, fitted.latent, spread
         )
         self._seconds = seconds + clock() - start
         return self
@@ -133,6 +135,7 @@ class FittedCrossfit:
     held_out: HeldOut
     recalibration: Recalibration | None = None
     latent: LatentRows | None = None
+    spread: Spread = dataclasses.field(default_factory=Spread)
 
     @property
     def networks(self) -> tuple[Member, ...]:
@@ -150,7 +153,9 @@ class FittedCrossfit:
 
         def predict_block(rows: np.ndarray) -> GaussianMixture:
             parts = [member.predict(rows) for member in self.members]
-            mixture = pooled(parts) if recalibration is None else narrowed(pooled(parts), parts)
+            mixture = pooled(parts, self.spread.of_all)
+            if recalibration is not None and not self.spread.is_measured:
+                mixture = narrowed(mixture, parts)
             return finished(mixture, self.linear_map, self.target)
 
         parts = in_blocks(predict_block, X, workers)
@@ -244,17 +249,31 @@ class Member:
 
 @dataclass(frozen=True)
 class CrossFit:
-    """All members, and the density of each training row by the member that has not seen it, in row order."""
+    """All members, and the densities of the training rows, in row order, by the members that have not seen them.
+
+    Each repetition of the folds has one such density for every row.
+    """
 
     members: tuple[Member, ...]
-    held_out: GaussianMixture
+    by_repetition: tuple[GaussianMixture, ...]
     rows: TrainingRows
     anchor: AnchorSummary
     latent: LatentRows
 
     def predict(self, X: np.ndarray) -> GaussianMixture:
         """Predict one mixture of all members, in original units and not calibrated."""
-        return pooled([member.predict(X) for member in self.members])
+        return pooled([member.predict(X) for member in self.members], self.spread.of_all)
+
+    @cached_property
+    def spread(self) -> Spread:
+        return Spread.measured(self.by_repetition, self.rows.y, self.rows.weight, len(self.members))
+
+    @cached_property
+    def held_out(self) -> GaussianMixture:
+        """Return each row's density by all members together that have not seen it."""
+        if len(self.by_repetition) == 1:
+            return self.by_repetition[0]
+        return pooled(self.by_repetition, self.spread.held_out)
 
     def linear_map(self, calibration: Calibration) -> LinearMap | None:
         """Fit the targets by least squares on the held-out means.
@@ -285,37 +304,6 @@ class CrossFit:
         return self.rows.mean(gain) > 0
 
 
-def pooled(parts: Sequence[GaussianMixture]) -> GaussianMixture:
-    """Average the members' densities, and draw the components together until the variance is the members' average.
-
-    A member's spread covers its own errors on rows it has not seen. Where members disagree, the average of their
-    densities is wider, although the average of their means has a smaller error. So the disagreement is removed again.
-    """
-    mixture = GaussianMixture.average(parts)
-    center = mixture.mean
-    within = (mixture.weights * np.square(mixture.scales)).sum(1)
-    between = mixture.variance - within
-    disagreement = np.stack([np.square(part.mean - center) for part in parts]).mean(0)
-    share = np.divide(disagreement, between, out=np.zeros_like(between), where=between > 0)
-    kept = np.sqrt(np.clip(1 - share, 0, 1))
-    means = center[:, None] + (mixture.means - center[:, None]) * kept[:, None]
-    return dataclasses.replace(mixture, means=means)
-
-
-def narrowed(mixture: GaussianMixture, parts: Sequence[GaussianMixture]) -> GaussianMixture:
-    """Draw pooled densities together as far as averaging makes their means more accurate than a member's.
-
-    A map of the distribution function is fitted to the members' held-out rows. For squared errors the members' average
-    exceeds the error of their mean by exactly d^2, their mean squared disagreement about a row. With s^2 for the
-    variance of a member, which covers the larger error, the pooled variance becomes s^2 / (1 + d^2 / s^2).
-    """
-    center = mixture.mean
-    disagreement = np.stack([np.square(part.mean - center) for part in parts]).mean(0)
-    factor = 1 / np.sqrt(1 + disagreement / mixture.variance)
-    means = center[:, None] + (mixture.means - center[:, None]) * factor[:, None]
-    return dataclasses.replace(mixture, means=means, scales=mixture.scales * factor[:, None])
-
-
 def calibrated(mixture: GaussianMixture, linear_map: LinearMap) -> GaussianMixture:
     """Move every density so that its mean becomes the mapped mean."""
     mean = mixture.mean
@@ -339,13 +327,28 @@ def fit(settings: Settings, rows: TrainingRows, *, seed: int, workers: Workers =
 
 
 def _timed_fit(settings: Settings, rows: TrainingRows, seed: int, workers: Workers) -> tuple[CrossFit, float]:
-    anchor, seconds = fit_anchor(settings, rows, seed, workers)
+    total, anchors = 0.0, []
+    members: list[Member] = []
+    held_out: list[GaussianMixture] = []
+    for own_seed in repetition_seeds(settings, seed):
+        anchor, seconds = fit_anchor(settings, rows, own_seed, workers)
+        start = clock()
+        folds = folds_for(settings, rows, own_seed, workers)
+        of_folds = _members(settings, folds, encode_folds(dense_encoder, rows, folds.held_out), anchor, "experts")
+        held_out.append(_held_out(of_folds, folds))
+        members += of_folds
+        anchors.append(AnchorSummary(settings.anchor.name, anchor.rmse(rows), anchor.stage, anchor.members))
+        total += seconds + clock() - start
     start = clock()
-    folds = folds_for(settings, rows, seed, workers)
-    members = _members(settings, folds, encode_folds(dense_encoder, rows, folds.held_out), anchor, "experts")
-    summary = AnchorSummary(settings.anchor.name, anchor.rmse(rows), anchor.stage, anchor.members)
-    fitted = CrossFit(members, _held_out(members, folds), rows, summary, LatentRows.of(members, rows.X, seed))
-    return fitted, seconds + clock() - start
+    latent = LatentRows.of(members, rows.X, seed)
+    fitted = CrossFit(tuple(members), tuple(held_out), rows, AnchorSummary.average(anchors), latent)
+    return fitted, total + clock() - start
+
+
+def repetition_seeds(settings: Settings, seed: int) -> list[int]:
+    """Return the seed of each repetition of the folds; the first is that of the fit itself."""
+    more = np.random.SeedSequence(seed).generate_state(settings.crossfit.repetitions - 1)
+    return [seed, *map(int, more)]
 
 
 def fit_anchor(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,25 @@ class AnchorSummary:
     rmse: float
     stage: int | None
     members: tuple[StackMember, ...]
+
+    @classmethod
+    def average(cls, of_repetitions: Sequence[AnchorSummary]) -> AnchorSummary:
+        """Summarise the same anchor fitted on several cuts into folds by the means of its numbers."""
+        parts = zip(*(one.members for one in of_repetitions), strict=True)
+        members = tuple(
+            StackMember(same[0].name, _mean(one.weight for one in same), _mean(one.rmse for one in same), _stage(same))
+            for same in parts
+        )
+        return cls(of_repetitions[0].name, _mean(one.rmse for one in of_repetitions), _stage(of_repetitions), members)
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
+
+
+def _stage(summaries: Sequence[AnchorSummary | StackMember]) -> int | None:
+    stages = [one.stage for one in summaries if one.stage is not None]
+    return round(_mean(stages)) if stages else None
 
 
 @dataclass(frozen=True)

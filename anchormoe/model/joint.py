@@ -31,6 +31,7 @@ from anchormoe.model.crossfit import (
     in_blocks,
     in_row_order,
     member_seed,
+    repetition_seeds,
     rounding_error,
 )
 from anchormoe.model.encoding import EncodedFolds, dense_encoder, encode_folds
@@ -179,19 +180,28 @@ def _timed_fit(settings: Settings, rows: TrainingRows, seed: int, workers: Worke
     # An anchor does not depend on the covariance, so that all covariances share it, and a model of one target too.
     of_one_target = dataclasses.replace(settings.model, covariance=ModelSettings.covariance, rank=ModelSettings.rank)
     settings_of_anchors = dataclasses.replace(settings, model=of_one_target)
-    timed = [fit_anchor(settings_of_anchors, one, seed, workers) for one in rows.by_target]
-    start = clock()
-    anchors = [anchor for anchor, _ in timed]
-    folds = folds_for(settings, rows, seed, workers)
-    members = _members(settings, folds, encode_folds(dense_encoder, rows, folds.held_out), anchors)
-    summaries = tuple(
-        AnchorSummary(settings.anchor.name, anchor.rmse(one), anchor.stage, anchor.members)
-        for anchor, one in zip(anchors, rows.by_target, strict=True)
-    )
-    parts = [member.predict(rows.X[fold]) for member, fold in zip(members, folds.held_out, strict=True)]
-    held_out = in_row_order(JointMixture.concatenated(parts), folds)
-    fitted = JointFit(members, held_out, rows, summaries, LatentRows.of(members, rows.X, seed))
-    return fitted, sum(seconds for _, seconds in timed) + clock() - start
+    total, anchors = 0.0, []
+    members: list[Member] = []
+    held_out: list[JointMixture] = []
+    for own_seed in repetition_seeds(settings, seed):
+        timed = [fit_anchor(settings_of_anchors, one, own_seed, workers) for one in rows.by_target]
+        start = clock()
+        folds = folds_for(settings, rows, own_seed, workers)
+        stacks = [anchor for anchor, _ in timed]
+        of_folds = _members(settings, folds, encode_folds(dense_encoder, rows, folds.held_out), stacks)
+        parts = [member.predict(rows.X[fold]) for member, fold in zip(of_folds, folds.held_out, strict=True)]
+        held_out.append(in_row_order(JointMixture.concatenated(parts), folds))
+        members += of_folds
+        anchors.append(
+            [
+                AnchorSummary(settings.anchor.name, anchor.rmse(one), anchor.stage, anchor.members)
+                for anchor, one in zip(stacks, rows.by_target, strict=True)
+            ]
+        )
+        total += sum(seconds for _, seconds in timed) + clock() - start
+    summaries = tuple(map(AnchorSummary.average, zip(*anchors, strict=True)))
+    latent = LatentRows.of(members, rows.X, seed)
+    return JointFit(tuple(members), JointMixture.average(held_out), rows, summaries, latent), total
 
 
 def _members(

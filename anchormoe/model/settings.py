@@ -236,8 +236,10 @@ class CrossfitSettings:
     folds: int = 10
     folds_when_large: int = 5  # above large_rows, where a model costs more and a larger fold matters less
     large_rows: int = 2000
+    repetitions: int = 1  # times that the rows are cut into folds, each time anew
 
     def __post_init__(self) -> None:
+        _require_positive("crossfit", self, "repetitions")
         for name in ("folds", "folds_when_large"):
             require(getattr(self, name) > 1, f"crossfit.{name}", "at least 2", getattr(self, name))
 

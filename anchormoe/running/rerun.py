@@ -8,13 +8,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from anchormoe.config.compose import choices, jobs
+from anchormoe.config.presets import RECIPES
 from anchormoe.config.schema import Config, write_splits
 from anchormoe.data import catalogue
 from anchormoe.errors import UserError
 from anchormoe.rows import Row
 from anchormoe.running.identity import row_identity
 
-_RECIPES = ("anchormoe", "anchormoe_crossfit")
 # The anchors of the stock experiments come first; then whatever else can be chosen.
 _LIKELY_ANCHORS = ("trees", "gbdt", "xgboost", "stack")
 
@@ -38,13 +38,13 @@ def _candidates(row: Row) -> Iterator[tuple[str, ...]]:
     tail += [f"seed={row['seed']}"] if row["seed"] != 1 else []
     method, *maps = str(row["method"]).split("+")
     model = str(row.get("model"))
-    if maps and method not in _RECIPES:
+    if maps and method not in RECIPES.values():
         tail.append(f"method.calibration={maps[-1]}")
-    elif method in _RECIPES and isinstance(row.get("calibration"), str):
+    elif method in RECIPES.values() and isinstance(row.get("calibration"), str):
         yield (f"method={method}", f"calibration={row['calibration']}", *tail)
     if row["protocol"] == "published":  # it may have put another method in Anchor-MoE's place
         yield tuple(tail)
-    if method not in _RECIPES:
+    if method not in RECIPES.values():
         yield (f"method={method}", *tail)
         return
     named = [] if method == "anchormoe" else [f"method={method}"]

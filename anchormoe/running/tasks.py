@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from anchormoe import methods
+from anchormoe.config.presets import RECIPES
 from anchormoe.config.schema import Config, DataSource, SeedRule
 from anchormoe.data.catalogue import DatasetInfo
 from anchormoe.data.dataset import load, num_rows, scheme_of
@@ -147,8 +148,9 @@ def _paper_arguments(config: Config, split: int) -> dict[str, Any]:
 
 
 def _crossfit_arguments(config: Config, split: int) -> dict[str, Any]:
+    named = {method: recipe for recipe, method in RECIPES.items()}
     return {
-        "recipe": "crossfit",
+        "recipe": named.get(config.method.name, "crossfit"),
         "anchor": config.anchor,
         "network": config.model,
         "training": config.train,
@@ -188,7 +190,7 @@ def _rival_arguments(config: Config, split: int) -> dict[str, Any]:
 _ARGUMENTS: dict[str, Callable[[Config, int], dict[str, Any]]] = {
     "stack_gaussian": _stack_arguments,
     "anchormoe": _paper_arguments,
-    "anchormoe_crossfit": _crossfit_arguments,
+    **dict.fromkeys(("anchormoe_crossfit", "anchormoe_fast", "anchormoe_best"), _crossfit_arguments),
     "mapie_split": _mapie_arguments,
     "mapie_cross": _mapie_arguments,
     **dict.fromkeys(("control_no_router", "control_one_expert", "control_one_gaussian"), _crossfit_arguments),

@@ -6,6 +6,7 @@ be an ordinary error of Python at the first prediction.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,9 @@ def require_consistent(attributes: dict[str, Any]) -> None:
         _require_joint(fitted)
     else:
         _require_held_out(fitted.held_out)
+    if type(fitted) is FittedCrossfit:
+        factors = fitted.spread.held_out, fitted.spread.of_all
+        require(all(0 < factor < math.inf for factor in factors), "factors of the spread above 0 and finite", factors)
     if fitted.latent is not None:
         _require_latent_rows(fitted.latent, sum(network.model.config.latent_dim for network in fitted.networks))
 

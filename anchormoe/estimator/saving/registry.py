@@ -37,13 +37,14 @@ from anchormoe.model.held_out import AnchorSummary, HeldOut, JointHeldOut
 from anchormoe.model.joint import FittedJoint, JointAnchor
 from anchormoe.model.latent_rows import LatentRows
 from anchormoe.model.paper import FittedNetwork, FittedPaper
+from anchormoe.model.pool import Spread
 from anchormoe.model.standardise import Scaling
 from anchormoe.model.training import SelectedEpoch
 
 DATACLASSES: dict[str, Any] = {
     one.__name__: one
     for one in (
-        *(FittedCrossfit, Member, MeanOf, TargetStatistics, FittedPaper, FittedNetwork, SelectedAnchor),
+        *(FittedCrossfit, Spread, Member, MeanOf, TargetStatistics, FittedPaper, FittedNetwork, SelectedAnchor),
         *(Scaling, SelectedEpoch, LinearMap, AnchorSummary, HeldOut, GaussianMixture, StackMember),
         *(Recalibration, Recalibrated, MonotoneMap, LatentRows),
         *(FittedJoint, JointAnchor, JointHeldOut, JointMixture),

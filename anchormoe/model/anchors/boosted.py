@@ -78,7 +78,7 @@ class SklearnTrees(StagedTrees):
 
 
 class ExactTrees(StagedTrees):
-    """The same trees as scikit-learn's except for ties, in a tenth of the time and without random numbers."""
+    """The same trees as scikit-learn's except for ties, in a tenth of the time, or trees of drawn rows and columns."""
 
     @classmethod
     def fit(
@@ -99,6 +99,7 @@ class ExactTrees(StagedTrees):
             weight=rows.weight,
             validation=None if validation is None else (validation.X, validation.y),
             validation_weight=None if validation is None else validation.weight,
+            seed=seed,
             **settings.params,
         )
         rmse = None if validation is None else model.staged_rmse(validation.X, validation.y, validation.weight)

@@ -3,6 +3,8 @@
 Columns are sorted once, and every split divides each of them in two, in order. A level of a tree is one such pass over
 the columns and one in search of the best cuts, so a stage costs depth * rows * columns steps. Ties between equally good
 splits go to the first column (scikit-learn draws one at random).
+
+A tree may be fitted to a random share of the rows and columns, with leaves drawn towards zero, as XGBoost's are.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ import numpy as np
 
 from anchormoe.model.anchors.tree_walk import CompleteTrees, rounded_down
 from anchormoe.model.kernels.compiled import compiled
+from anchormoe.model.settings import require
 
-_STAGES_AT_ONCE = 50  # between two evaluations on the validation rows
+_STAGES_AT_ONCE = 50  # between two evaluations on the validation rows, and for which rows are drawn together
 
 
 @dataclass(frozen=True)
@@ -49,31 +52,71 @@ def fit(
     early_stopping_rounds: int | None = None,
     weight: np.ndarray | None = None,
     validation_weight: np.ndarray | None = None,
+    row_share: float = 1.0,
+    column_share: float = 1.0,
+    penalty: float = 0.0,
+    seed: int = 0,
 ) -> BoostedTrees:
     """Fit boosted trees to the rows, which count by their weights if these are given.
 
     With `validation` and `early_stopping_rounds`, fitting stops after that number of stages without a lower error on
     the validation rows.
+
+    row_share, column_share: the shares of rows and columns that are drawn for each tree.
+    penalty: the number of rows with residual zero that each leaf is thought to have besides its own.
     """
     columns = SortedColumns(X, weight)
+    shares = Shares(row_share, column_share, penalty)
+    stream = np.random.default_rng(seed)
     base = float(y.mean() if weight is None else np.average(y, weights=weight))
     residual = y - base
-    if validation is None or early_stopping_rounds is None:
-        return BoostedTrees(base, *columns.boost(residual, stages, learning_rate, max_depth))
-    rows, mean = np.float32(validation[0]), np.full(len(validation[1]), base)
-    counted = _weights(validation_weight, len(mean))
+    patience = np.inf if validation is None or early_stopping_rounds is None else early_stopping_rounds
+    if validation is not None:
+        rows, mean = np.float32(validation[0]), np.full(len(validation[1]), base)
+        counted = _weights(validation_weight, len(mean))
     parts: list[tuple[np.ndarray, ...]] = []
-    rmse, best = np.empty(0), 0
-    while len(rmse) < stages and len(rmse) - best < early_stopping_rounds:
-        more = min(_STAGES_AT_ONCE, stages - len(rmse))
-        parts.append(columns.boost(residual, more, learning_rate, max_depth))
-        rmse = np.append(rmse, _staged(rows, mean, *parts[-1], validation[1], counted))
-        best = 1 + int(np.argmin(rmse))
+    rmse, done, best = np.empty(0), 0, 0
+    while done < stages and done - best < patience:
+        more = min(_STAGES_AT_ONCE, stages - done)
+        parts.append(columns.boost(residual, more, learning_rate, max_depth, shares, stream))
+        done += more
+        if validation is not None and np.isfinite(patience):
+            rmse = np.append(rmse, _staged(rows, mean, *parts[-1], validation[1], counted))
+            best = 1 + int(np.argmin(rmse))
     return BoostedTrees(base, *(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
 def _weights(weight: np.ndarray | None, num_rows: int) -> np.ndarray:
     return np.ones(num_rows) if weight is None else np.asarray(weight, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The shares of rows and columns that a tree is fitted to, and the penalty of its leaves."""
+
+    row_share: float = 1.0
+    column_share: float = 1.0
+    penalty: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(0 < self.row_share <= 1, "anchor.params.row_share", "above 0 and at most 1", self.row_share)
+        require(0 < self.column_share <= 1, "anchor.params.column_share", "above 0 and at most 1", self.column_share)
+        require(0 <= self.penalty < np.inf, "anchor.params.penalty", "at least 0 and finite", self.penalty)
+
+    def draw(self, stages: int, shape: tuple[int, int], stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Draw which rows (T, N) and columns (T, I) each tree is fitted to; no rows (T, 0) means all of them."""
+        num_columns, num_rows = shape
+        rows, columns = np.empty((stages, 0), np.bool_), np.tile(np.arange(num_columns), (stages, 1))
+        if self.row_share < 1:
+            rows = stream.random((stages, num_rows), dtype=np.float32) < self.row_share
+            rows[~rows.any(1)] = True  # of few rows perhaps none is drawn
+        if self.column_share < 1:
+            kept = max(1, round(self.column_share * num_columns))
+            columns = np.sort(stream.permuted(columns, axis=1)[:, :kept], axis=1)
+        return rows, columns
+
+
+_EVERYTHING = Shares()
 
 
 class SortedColumns:
@@ -91,11 +134,21 @@ class SortedColumns:
         return BoostedTrees(0.0, *self.boost(np.array(y, dtype=np.float64), 1, 1.0, max_depth))
 
     def boost(
-        self, residual: np.ndarray, stages: int, learning_rate: float, max_depth: int
+        self,
+        residual: np.ndarray,
+        stages: int,
+        learning_rate: float,
+        max_depth: int,
+        shares: Shares = _EVERYTHING,
+        stream: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Fit `stages` more trees, subtract them from the residual, and return (feature, threshold, leaf)."""
+        """Fit `stages` more trees, subtract them from the residual, and return (feature, threshold, leaf).
+
+        Rows and columns of shares below one are drawn from `stream`.
+        """
+        drawn = shares.draw(stages, self._columns.shape, stream or np.random.default_rng(0))
         feature, threshold, leaf = _boost(
-            self._columns, self._ascending, residual, self._weight, stages, learning_rate, max_depth
+            self._columns, self._ascending, residual, self._weight, *drawn, shares.penalty, learning_rate, max_depth
         )
         return self._kept[feature], threshold, leaf
 
@@ -117,16 +170,17 @@ def _worth_searching(columns: np.ndarray) -> np.ndarray:
 
 
 @compiled
-def _boost(columns, ascending, residual, weight, stages, learning_rate, max_depth):
+def _boost(columns, ascending, residual, weight, drawn_rows, drawn_columns, penalty, learning_rate, max_depth):
     """Fit trees to the residual and subtract them from it; an empty `weight` means that all rows count alike."""
-    num_columns, num_rows = columns.shape
+    num_rows = columns.shape[1]
+    stages, all_rows = len(drawn_rows), drawn_rows.shape[1] == 0
     num_inner, num_leaves = 2**max_depth - 1, 2**max_depth
     features = np.zeros((stages, num_inner), np.int32)
     thresholds = np.full((stages, num_inner), np.inf)
     leaves = np.zeros((stages, num_leaves))
     inverse = np.zeros(num_rows + 1)
     for count in range(1, num_rows + 1):
-        inverse[count] = 1 / count
+        inverse[count] = 1 / (count + penalty)
     node = np.empty(num_rows, np.int16)  # of each row, counted within its level
     total, best = np.empty(num_leaves), np.empty(num_leaves)
     node_weight, inverse_weight = np.empty(num_leaves), np.empty(num_leaves)
@@ -134,20 +188,26 @@ def _boost(columns, ascending, residual, weight, stages, learning_rate, max_dept
     by_node = np.empty_like(ascending)  # each column's rows in ascending order within a node, node after node
     spare, left_sum = np.empty(num_rows, np.int64), np.empty(num_rows)
     for stage in range(stages):
+        is_drawn = drawn_rows[stage]
         node[:] = 0
-        begin[1] = num_rows
+        begin[1] = 0
         total[0] = node_weight[0] = 0.0
         for row in range(num_rows):
-            total[0] += residual[row] * weight[row] if len(weight) else residual[row]
-            node_weight[0] += weight[row] if len(weight) else 1.0
-        inverse_weight[0] = 1 / node_weight[0]
+            if all_rows or is_drawn[row]:
+                begin[1] += 1
+                total[0] += residual[row] * weight[row] if len(weight) else residual[row]
+                node_weight[0] += weight[row] if len(weight) else 1.0
+        inverse_weight[0] = 1 / (node_weight[0] + penalty)
+        if not all_rows:
+            for column in drawn_columns[stage]:
+                _keep_drawn(ascending[column], is_drawn, by_node[column])
         for level in range(max_depth):
             first, num_nodes = 2**level - 1, 2**level
             feature, threshold = features[stage, first:], thresholds[stage, first:]
             for j in range(num_nodes):
                 best[j] = total[j] ** 2 * inverse_weight[j] * (1 + 1e-12)  # a gain must exceed rounding
-            for column in range(num_columns):
-                keys = ascending[column]
+            for column in drawn_columns[stage]:
+                keys = ascending[column] if all_rows else by_node[column]
                 if level > 0:
                     before, keys = by_node[column] if level > 1 else keys, by_node[column]
                     for j in range(0, num_nodes, 2):
@@ -155,7 +215,7 @@ def _boost(columns, ascending, residual, weight, stages, learning_rate, max_dept
                 for j in range(num_nodes):
                     if len(weight):
                         gain, at = _best_weighted_split(
-                            keys, residual, weight, begin[j], begin[j + 1], total[j], node_weight[j], best[j]
+                            keys, residual, weight, begin[j], begin[j + 1], total[j], node_weight[j], penalty, best[j]
                         )
                     else:
                         gain, at = _best_split(
@@ -165,9 +225,11 @@ def _boost(columns, ascending, residual, weight, stages, learning_rate, max_dept
                         below, above = columns[column, _row(keys[at - 1])], columns[column, _row(keys[at])]
                         best[j], feature[j] = gain, column
                         threshold[j] = np.float64(below) / 2 + np.float64(above) / 2
-            _descend(columns, feature, threshold, residual, weight, node, total, node_weight, begin, 2 * num_nodes)
+            _descend(
+                columns, feature, threshold, residual, weight, is_drawn, node, total, node_weight, begin, 2 * num_nodes
+            )
             for j in range(2 * num_nodes):
-                inverse_weight[j] = 1 / node_weight[j] if node_weight[j] > 0 else 0.0
+                inverse_weight[j] = 1 / (node_weight[j] + penalty) if node_weight[j] > 0 else 0.0
         for leaf in range(num_leaves):
             leaves[stage, leaf] = learning_rate * total[leaf] * inverse_weight[leaf]
         for row in range(num_rows):
@@ -181,8 +243,17 @@ def _row(key):
 
 
 @compiled
-def _descend(columns, feature, threshold, residual, weight, node, total, node_weight, begin, num_nodes):
-    """Move every row one level down, and write the new nodes' sums and weights and where each node begins."""
+def _keep_drawn(keys, is_drawn, to_keys):
+    """Copy the keys of the drawn rows, in their order."""
+    count = 0
+    for key in keys:
+        to_keys[count] = key
+        count += is_drawn[_row(key)]
+
+
+@compiled
+def _descend(columns, feature, threshold, residual, weight, is_drawn, node, total, node_weight, begin, num_nodes):
+    """Move rows one level down, and write the new nodes' sums and weights, of drawn rows, and where each begins."""
     total[:num_nodes] = 0.0
     node_weight[:num_nodes] = 0.0
     begin[: num_nodes + 1] = 0
@@ -190,6 +261,8 @@ def _descend(columns, feature, threshold, residual, weight, node, total, node_we
         j = node[row]
         j = 2 * j + (columns[feature[j], row] > threshold[j])
         node[row] = j
+        if len(is_drawn) and not is_drawn[row]:
+            continue
         total[j] += residual[row] * weight[row] if len(weight) else residual[row]
         node_weight[j] += weight[row] if len(weight) else 1.0
         begin[j + 1] += 1
@@ -239,7 +312,7 @@ def _best_split(keys, residual, begin, end, total, inverse, best, left_sum):
 
 
 @compiled
-def _best_weighted_split(keys, residual, weight, begin, end, total, total_weight, best):
+def _best_weighted_split(keys, residual, weight, begin, end, total, total_weight, penalty, best):
     """Find the same cut where rows have weights: sum_left^2 / weight_left + sum_right^2 / weight_right is largest."""
     at = -1
     left_sum, left_weight = 0.0, 0.0
@@ -248,7 +321,8 @@ def _best_weighted_split(keys, residual, weight, begin, end, total, total_weight
         left_sum += weight[row] * residual[row]
         left_weight += weight[row]
         if keys[position] >> 32 != keys[position - 1] >> 32 and 0 < left_weight < total_weight:
-            gain = _gain(left_sum, total, 1 / left_weight, 1 / (total_weight - left_weight))
+            right_weight = total_weight - left_weight
+            gain = _gain(left_sum, total, 1 / (left_weight + penalty), 1 / (right_weight + penalty))
             if gain > best:
                 best, at = gain, position
     return best, at

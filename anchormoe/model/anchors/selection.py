@@ -10,6 +10,7 @@ import numpy as np
 from anchormoe.data.splits import InnerSplit
 from anchormoe.errors import UserError
 from anchormoe.model.anchors.boosted import BOOSTED, ENCODERS, import_lightgbm
+from anchormoe.model.anchors.exact_trees import Shares
 from anchormoe.model.anchors.fitted import ConstantAnchor, Predict, RegressorAnchor, StagedAnchor
 from anchormoe.model.anchors.imported import fit_regressor, make_regressor, parameters_of, regressor_of
 from anchormoe.model.encoding import dense_encoder, encoded
@@ -97,7 +98,9 @@ def _accepted_parameters(settings: AnchorSettings) -> set[str] | None:
         # these two are set by anchor.stages and the seed
         return set(GradientBoostingRegressor().get_params()) - {"n_estimators", "random_state"}
     if kind is AnchorKind.trees:
-        return {"learning_rate", "max_depth", "early_stopping_rounds"}
+        shares = {"row_share", "column_share", "penalty"}
+        Shares(**{name: value for name, value in settings.params.items() if name in shares})
+        return {"learning_rate", "max_depth", "early_stopping_rounds", *shares}
     if kind is AnchorKind.sklearn:
         return parameters_of(regressor_of(settings))
     if kind in (AnchorKind.quadratic, AnchorKind.kernel):
