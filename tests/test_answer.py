@@ -120,10 +120,11 @@ def test_average_ranks_are_of_methods_ranked_everywhere() -> None:
 
 
 def test_the_code_of_each_kind_of_method() -> None:
-    assert fit_code("anchormoe_crossfit", None).splitlines() == [
+    assert fit_code("anchormoe_fast", None).splitlines() == [
         "import anchormoe",
         "model = anchormoe.AnchorMoERegressor(random_state=1).fit(X, y)",
     ]
+    assert 'AnchorMoERegressor("best", random_state=1)' in fit_code("anchormoe_best", None)
     assert fit_code("mine.Model", 'load("x")', {"alpha": 3, "kind": "a"}).splitlines()[1:] == [
         'X, y = load("x")',
         "model = anchormoe.MethodRegressor(\"mine.Model\", alpha=3, kind='a').fit(X, y)",

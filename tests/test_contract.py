@@ -10,6 +10,7 @@ import pytest
 
 from anchormoe import AnchorMoERegressor, methods
 from anchormoe.config.compose import jobs
+from anchormoe.config.presets import RECIPES
 from anchormoe.distributions.scores import scores
 from anchormoe.rows import Row, identity
 from anchormoe.running.evaluate import evaluate, load_dataset
@@ -23,6 +24,7 @@ RESULTS = Path(__file__).parent.parent / "results"
 CASES = {
     "anchormoe": (["anchor=trees"], "corrected", 1e-3),
     "anchormoe_crossfit": ([], "crossfit", 1e-9),
+    "anchormoe_fast": ([], "crossfit", 1e-9),
 }
 SCORES = ("rmse_y", "rmse_y_uncalibrated", "nll_z", "nll_y", "crps_y", "coverage_90")
 
@@ -38,13 +40,14 @@ def stored_row(task: Task, experiment: str) -> Row:
     return rows[identity(task.labels)]
 
 
-def test_the_class_used_by_hand_gives_the_harness_its_numbers_bit_for_bit() -> None:
-    (job,) = jobs(["dataset=yacht", "protocol=clean", "method=anchormoe_crossfit"])
+@pytest.mark.parametrize("recipe", ["fast", "best", "crossfit"])
+def test_the_class_used_by_hand_gives_the_harness_its_numbers_bit_for_bit(recipe: str) -> None:
+    (job,) = jobs(["dataset=yacht", "protocol=clean", f"method={RECIPES[recipe]}"])
     task = make_task(job.config(), 1)
     dataset = load_dataset(task)
     train, test = task.split.rows(len(dataset.y))
     seed = int(np.random.SeedSequence([1, 1]).generate_state(1)[0])  # of seed 1, split 1
-    model = AnchorMoERegressor(random_state=seed).fit(dataset.X[train], dataset.y[train])
+    model = AnchorMoERegressor(recipe, random_state=seed).fit(dataset.X[train], dataset.y[train])
     row, by_hand = evaluate(task), scores(model.predict_dist(dataset.X[test]), dataset.y[test], dataset.step)
     assert {name: row[name] for name in by_hand} == by_hand
 

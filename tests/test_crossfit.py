@@ -253,6 +253,18 @@ def test_every_ablation_runs(ablation):
         assert row["rmse_y"] == pytest.approx(row["rmse_y_uncalibrated"])
 
 
+def test_a_member_joins_the_stack_with_enough_rows() -> None:
+    members = {"ridge": {"kind": "quadratic"}, "trees": {"kind": "trees", "stages": 5, "least_rows": 60}}
+    stack = AnchorSettings("stack", AnchorKind.stack, members=members)
+    for num_rows, names in ((59, ["ridge"]), (60, ["ridge", "trees"])):
+        X, y = ordinary(num_rows)
+        anchor = anchored(stack, X, y, folds_of(num_rows, 3, seed=1))
+        assert [member.name for member in anchor.members] == names
+        assert crossfit.num_pieces(stack, num_rows, num_folds=3) == 3 * (1 + len(names))
+    with pytest.raises(UserError, match=r"anchor.members must be at least one named anchor .* for 59 rows"):
+        AnchorSettings("stack", AnchorKind.stack, members={"trees": members["trees"]}).stack_members(59)
+
+
 def test_stack_is_the_presets_anchor_and_another_can_be_named():
     (job,) = parse([*QUICK, "dataset=yacht"])
     assert job.anchor.name == "stack"

@@ -25,20 +25,26 @@ from anchormoe.report import (
     ingredients,
     published,
     render,
+    rivals,
     several_targets,
     tables,
 )
 from anchormoe.report.grid import Table
 
-FORMS = (*tables.FORMS, "comparison", "ingredients", "calibration", "controls", "extended", several_targets.FORM)
+FORMS = (
+    *tables.FORMS,
+    *("comparison", "ingredients", "calibration", "controls", "extended"),
+    *(rivals.FORM, several_targets.FORM),
+)
 
 HELP = """anchormoe-bench tables [format=rich|md|csv|tex] [output=FOLDER] [results_dir=FOLDER]
                        [form=all|published|corrected|comparison|ingredients|calibration|controls|
-                        extended|several_targets]
+                        extended|rivals|several_targets]
 
 The paper's five tables from stored rows, as published and corrected; the comparison of all methods that were run; what
 each step from the published recipe to the cross-fitted one buys; the calibrations; the controls of the cross-fitted
-recipe; the comparison on the extended suite; several targets predicted together.
+recipe; the comparison on the extended suite; the presets of the recipe beside modern rivals; several targets predicted
+together.
 With output= they are written as files.
 Without results_dir= the shipped rows and those of ./results are read, with it that folder alone."""
 
@@ -81,6 +87,8 @@ def _build(form: str, stored: pd.DataFrame) -> list[Table]:
         return extended.build(extended_rows(stored))
     if form == "controls":
         return comparison.build(control_rows(stored))
+    if form == rivals.FORM:
+        return rivals.build(stored)
     if form == "ingredients":
         return ingredients.build(ingredient_rows(stored))
     if form == "calibration":

@@ -27,6 +27,7 @@ TABLE_EXPERIMENTS = ("split_by_split", "tables", "corrected", "comparison", "cro
 STOCK_EXPERIMENTS = (*TABLE_EXPERIMENTS, "ingredients")
 CALIBRATION_EXPERIMENT = "calibration"  # all calibrations of the cross-fitted recipe on the same fits
 CONTROLS_EXPERIMENT = "controls"  # the cross-fitted recipe beside simpler densities on its stack of anchors
+RIVALS_EXPERIMENT = "rivals"  # modern methods on the splits of the comparison
 THEORY_EXPERIMENT = "theory"  # simulations, no splits
 RANKING_EXPERIMENT = "ranking"  # regressors of the user's, to be ranked with the comparison
 SEVERAL_TARGETS_EXPERIMENT = "several_targets"  # targets predicted together, and one by one

@@ -104,7 +104,7 @@ def num_pieces(regressor: CrossfitAnchorMoE | PaperAnchorMoE, rows: TrainingRows
         return 1
     num_targets = 1 if rows.y.ndim == 1 else rows.y.shape[1]
     num_models = regressor.crossfit.num_folds(len(rows)) * regressor.crossfit.repetitions
-    return crossfit.num_pieces(regressor.anchor, num_models, num_targets)
+    return crossfit.num_pieces(regressor.anchor, len(rows), num_models, num_targets)
 
 
 def _seed(random_state: Any) -> int:

@@ -1,7 +1,7 @@
 """AnchorMoERegressor: Anchor-MoE as a scikit-learn regressor that predicts whole distributions.
 
-This is the face of both recipes. The harness runs `method=anchormoe_crossfit` through this class: what is benchmarked
-is what is used.
+This is the face of all recipes. The harness runs `method=anchormoe_fast` and its siblings through this class: what is
+benchmarked is what is used.
 """
 
 from __future__ import annotations
@@ -49,16 +49,18 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    recipe : {"crossfit", "paper"}
-        `crossfit` stacks several anchors out of fold and trains a network per fold; `paper` is the recipe of the paper,
-        one boosted anchor and one network. Parameters that are None take the recipe's preset.
+    recipe : {"fast", "best", "crossfit", "paper"}
+        The first three stack several anchors out of fold and train a network per fold. `crossfit` is the model of the
+        paper with four experts and a router; `fast` has one expert and fewer anchors; `best` has more anchors than
+        `crossfit` and cuts the rows into folds twice. `paper` is the recipe of the paper, one boosted anchor and one
+        network. Parameters that are None take the recipe's preset.
     anchor : "auto", str, regressor or None
         The point regressor whose mean the experts correct: a name of conf/anchor (such as "stack", "xgboost", "trees",
         "kernel", "ridge"), any scikit-learn regressor, or None for experts without an anchor.
     num_experts, top_k, hidden_dim, num_components : int or None
         Sizes of the network: experts, experts that a row uses, hidden units, Gaussians of an expert.
     folds : int or None
-        Number of folds of the crossfit recipe.
+        Number of folds of all recipes but `paper`.
     loss : {"nll", "crps"}
         The score that training minimises.
     calibration : {"auto", "none", "linear", "weighted", "pit", "conformal"}
@@ -105,7 +107,7 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        recipe: str = "crossfit",
+        recipe: str = "fast",
         *,
         anchor: Any = "auto",
         num_experts: int | None = None,

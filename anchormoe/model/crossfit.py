@@ -221,7 +221,8 @@ class Settings:
         (name,) = networks
         own = self.anchor.members[name].get("params", {})
         model = changed(self.model, {**own, "anchor_mode": "free"}, f"anchor.members.{name}.params")
-        members = {**self.anchor.members, name: {"kind": AnchorKind.network.value}}
+        member = {key: value for key, value in self.anchor.members[name].items() if key != "params"}
+        members = {**self.anchor.members, name: member}
         return dataclasses.replace(
             self,
             anchor=dataclasses.replace(self.anchor, members=members),
@@ -379,9 +380,9 @@ def folds_for(settings: Settings, rows: TrainingRows, seed: int, workers: Worker
     return Folds(rows, folds_of(len(rows), settings.crossfit.num_folds(len(rows)), seed=seed), seed, workers)
 
 
-def num_pieces(settings: AnchorSettings, num_folds: int, num_targets: int = 1) -> int:
+def num_pieces(settings: AnchorSettings, num_rows: int, num_folds: int, num_targets: int = 1) -> int:
     """Return the number of pieces of work that a fit reports: the models of all anchors, and the networks."""
-    anchors = settings.stack_members() if settings.kind is AnchorKind.stack else [settings]
+    anchors = settings.stack_members(num_rows) if settings.kind is AnchorKind.stack else [settings]
     return num_folds * (1 + num_targets * sum(anchor.kind is not AnchorKind.none for anchor in anchors))
 
 

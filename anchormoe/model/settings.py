@@ -216,16 +216,22 @@ class AnchorSettings:
             self.members = {name: member for name, member in self.members.items() if member is not None}
             self.stack_members()
 
-    def stack_members(self) -> list[AnchorSettings]:
-        """Return the settings of a stack's members."""
+    def stack_members(self, num_rows: int | None = None) -> list[AnchorSettings]:
+        """Return the settings of a stack's members; with `num_rows`, of those that join the stack at so many rows.
+
+        A member may have `least_rows`: with fewer rows to fit it is left out.
+        """
         required = "at least one named anchor with a kind and what that kind needs"
-        require(len(self.members) > 0, "anchor.members", required, self.members)
         members = []
         for name, member in self.members.items():
             try:
-                members.append(AnchorSettings(**{"name": name, **member, "kind": AnchorKind[member["kind"]]}))
+                own = {"name": name, **member, "kind": AnchorKind[member["kind"]]}
+                least_rows = own.pop("least_rows", 0)
+                members += [AnchorSettings(**own)] * (num_rows is None or num_rows >= least_rows)
             except (KeyError, TypeError) as error:
                 raise UserError(f"anchor.members.{name} must be {required}, received {member}: {error}") from None
+        at_size = "" if num_rows is None else f" for {num_rows} rows"
+        require(len(members) > 0, "anchor.members", f"{required}{at_size}", self.members)
         return members
 
 

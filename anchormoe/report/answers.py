@@ -72,7 +72,7 @@ def _what_to_try(selection: Selection, leader: str) -> Answer:
     nll = compared.means("nll_y")
     gains = (nll["anchormoe"] - nll[leader]) if {"anchormoe", leader} <= set(nll) else None
     text = f"{heading(leader)} has the best average rank of {count} methods on the same splits ({shown})"
-    if leader == "anchormoe_crossfit":
+    if leader in ("anchormoe_best", "anchormoe_crossfit", "anchormoe_fast"):
         text += ". It is this project's form of the paper's model, with all parts fitted out of fold"
     if gains is not None and leader != "anchormoe":
         text += (

@@ -23,6 +23,7 @@ import pandas as pd
 from anchormoe.config.schema import (
     CONTROLS_EXPERIMENT,
     EXTENDED_EXPERIMENT,
+    RIVALS_EXPERIMENT,
     SEVERAL_TARGETS_EXPERIMENT,
     STOCK_EXPERIMENTS,
     TABLE_EXPERIMENTS,
@@ -32,7 +33,7 @@ from anchormoe.distributions.joint_scores import JOINT_METRICS
 from anchormoe.distributions.scores import METRICS, Metric
 from anchormoe.errors import UserError
 from anchormoe.paths import shipped
-from anchormoe.report import check, comparison, extended, ingredients, published, several_targets, theory
+from anchormoe.report import check, comparison, extended, ingredients, published, rivals, several_targets, theory
 from anchormoe.report.cells import StoredRuns, summarise
 from anchormoe.report.comparison import Comparison
 from anchormoe.report.grid import MISSING, NOT_AVAILABLE, SE, Cell, with_best_bold
@@ -44,11 +45,12 @@ PAGE_EXPERIMENTS = (
     *STOCK_EXPERIMENTS,
     CONTROLS_EXPERIMENT,
     EXTENDED_EXPERIMENT,
+    RIVALS_EXPERIMENT,
     THEORY_EXPERIMENT,
     SEVERAL_TARGETS_EXPERIMENT,
 )
 TABLES: dict[str, Callable[[pd.DataFrame], str]] = {}  # name -> function of the stored rows that writes markdown
-TEXTS = {text.__name__: text for text in (extended.extended_lead, extended.extended_cells)}
+TEXTS = {text.__name__: text for text in (extended.extended_lead, extended.extended_cells, rivals.rivals_lead)}
 _TEXT_WIDTH = 140
 
 _MARKED = re.compile(r"(<!-- (table|text): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -145,6 +147,37 @@ def crossfit_seeds(rows: pd.DataFrame) -> str:
             lines.append([dataset, *(cell.text for pair in pairs for cell in pair)])
     heads = [f"{metric.label}, seed {seed}" for metric in metrics for seed in seeds]
     return markdown_lines(["dataset", *heads], lines)
+
+
+@register
+def presets(rows: pd.DataFrame) -> str:
+    """Write the presets beside each other: scores, by how many percent the CRPS of `fast` is above, coverage, seconds.
+
+    Bold: p < 0.05 by the paired test of the CRPS.
+    """
+    compared, lines, ratios = _compared(rows), [], []
+    for dataset in published.DATASETS:
+        cells = {
+            (name, preset): compared.cell(METRICS[name], f"anchormoe_{preset}", dataset)
+            for name in ("nll_cell_y", "crps_y", "coverage_90", "fit_seconds")
+            for preset in ("fast", "best")
+        }
+        found = compared.paired("crps_y", "anchormoe_fast", "anchormoe_best", dataset)
+        base = cells["crps_y", "best"].mean
+        difference = MISSING
+        if found is not None and base:
+            ratio = 100 * found[0].mean / base
+            ratios.append(ratio)
+            difference = f"**{ratio:+.1f}%**" if found[0].p_value < 0.05 else f"{ratio:+.1f}%"
+        scores = [cells[name, preset].text for name in ("nll_cell_y", "crps_y") for preset in ("fast", "best")]
+        coverage = [_mean(cells["coverage_90", preset], decimals=3) for preset in ("fast", "best")]
+        seconds = [_mean(cells["fit_seconds", preset], decimals=1) for preset in ("fast", "best")]
+        lines.append([dataset, *scores, difference, *coverage, *seconds])
+    mean = f"{sum(ratios) / len(ratios):+.1f}%" if ratios else MISSING
+    lines.append(["mean", *[""] * 4, mean, *[""] * 4])
+    pairs = (("cell NLL", "CRPS"), ("90%", "seconds"))
+    first, last = ([f"{title} {preset}" for title in titles for preset in ("fast", "best")] for titles in pairs)
+    return markdown_lines(["dataset", *first, "CRPS fast over best", *last], lines)
 
 
 @register
@@ -320,6 +353,8 @@ def quoted_nll(rows: pd.DataFrame) -> str:
 
 register(extended.extended_ranks)
 register(extended.extended_crps)
+register(rivals.rivals_nll)
+register(rivals.rivals_crps)
 
 
 @register

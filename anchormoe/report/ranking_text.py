@@ -125,7 +125,9 @@ def fit_code(method: str, load: str | None, parameters: dict[str, object] | None
     """
     named = "".join(f", {name}={value!r}" for name, value in (parameters or {}).items())
     recipes = {
-        "anchormoe_crossfit": "anchormoe.AnchorMoERegressor(random_state=1)",
+        "anchormoe_fast": "anchormoe.AnchorMoERegressor(random_state=1)",
+        "anchormoe_best": 'anchormoe.AnchorMoERegressor("best", random_state=1)',
+        "anchormoe_crossfit": 'anchormoe.AnchorMoERegressor("crossfit", random_state=1)',
         "anchormoe": 'anchormoe.AnchorMoERegressor("paper", anchor="trees", random_state=1)',
     }
     regressor = recipes.get(method, f'anchormoe.MethodRegressor("{method}"{named})')

@@ -63,8 +63,8 @@ class Folds:
 def fit(settings: AnchorSettings, folds: Folds, *, network: Callable[[], OutOfFold]) -> OutOfFold:
     """Fit an anchor out of fold; `network` trains the member of a stack that is Anchor-MoE without an anchor."""
     if settings.kind is AnchorKind.stack:
-        members = {member.name: fit(member, folds, network=network) for member in settings.stack_members()}
-        return _stack(members, folds.rows)
+        members = settings.stack_members(len(folds.rows))
+        return _stack({member.name: fit(member, folds, network=network) for member in members}, folds.rows)
     if settings.kind is AnchorKind.network:
         return network()
     if settings.kind in BOOSTED:

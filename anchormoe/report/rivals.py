@@ -1,0 +1,94 @@
+"""The presets of the recipe beside modern rivals, on the datasets where all of them have all splits."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from anchormoe.config.schema import NUM_SPLITS, RIVALS_EXPERIMENT
+from anchormoe.distributions.scores import METRICS
+from anchormoe.report import comparison, published
+from anchormoe.report.comparison import Comparison
+from anchormoe.report.grid import Table, with_best_bold
+from anchormoe.report.ranking import LEVEL, METRIC
+from anchormoe.report.render import markdown_cell, markdown_lines
+
+FORM = "rivals"
+PRESETS = ("anchormoe_best", "anchormoe_fast")
+_NOTHING = "No dataset has all splits of all rivals yet."
+
+
+def build(rows: pd.DataFrame) -> list[Table]:
+    """Make the tables of `anchormoe-bench tables form=rivals`."""
+    compared = _compared(rows)
+    return comparison.build(_of_rivals(rows), datasets=compared.datasets) if compared.datasets else []
+
+
+def rivals_nll(rows: pd.DataFrame) -> str:
+    """Write the NLL at the data's resolution of the presets and of every rival."""
+    return _scores(rows, "nll_cell_y")
+
+
+def rivals_crps(rows: pd.DataFrame) -> str:
+    """Write the CRPS of the presets and of every rival."""
+    return _scores(rows, METRIC)
+
+
+def rivals_lead(rows: pd.DataFrame) -> str:
+    """Write how often `best` is better and worse than each rival, by paired tests of the CRPS."""
+    compared = _compared(rows)
+    if not compared.datasets:
+        return _NOTHING
+    best, *others = compared.methods
+    rivals = [method for method in others if method not in PRESETS]
+    found = []
+    for rival in rivals:
+        better = worse = 0
+        for dataset in compared.datasets:
+            paired = compared.paired(METRIC, rival, best, dataset)
+            assert paired is not None  # every dataset here has all splits of both
+            test, _ = paired
+            better += test.p_value < LEVEL and test.mean > 0
+            worse += test.p_value < LEVEL and test.mean < 0
+        found.append(f"{comparison.heading(rival)} on {better or 'none'} and worse on {worse or 'none'}")
+    datasets = f"{len(compared.datasets)} dataset{'' if len(compared.datasets) == 1 else 's'}"
+    return (
+        f"By paired tests of the CRPS (p < {LEVEL:g}, corrected for overlapping training sets, not adjusted for their "
+        f"number), {comparison.heading(best)} is better than "
+        f"{'; than '.join(found)}, of {datasets}."
+    )
+
+
+def _scores(rows: pd.DataFrame, metric: str) -> str:
+    """Write means and standard errors, a line for every method; bold: the lowest of its dataset."""
+    compared = _compared(rows)
+    if not compared.datasets:
+        return _NOTHING
+    columns = [
+        with_best_bold([compared.cell(METRICS[metric], method, dataset) for method in compared.methods])
+        for dataset in compared.datasets
+    ]
+    ranks = compared.means(metric).rank(axis=1).mean()
+    lines = [
+        [comparison.heading(method), f"{ranks[method]:.1f}", *(markdown_cell(column[number]) for column in columns)]
+        for number, method in enumerate(compared.methods)
+    ]
+    return markdown_lines(["method", "average rank", *compared.datasets], lines)
+
+
+def _compared(rows: pd.DataFrame) -> Comparison:
+    """Compare on the datasets where the presets and every rival with rows have all splits."""
+    own = _of_rivals(rows)
+    compared = Comparison(own)
+
+    def is_complete(dataset: str) -> bool:
+        return all(len(compared.values(METRIC, method, dataset)) == NUM_SPLITS for method in compared.methods)
+
+    has_rivals = set(compared.methods) - set(PRESETS)
+    datasets = [name for name in published.DATASETS if has_rivals and is_complete(name)]
+    return Comparison(own, datasets=datasets)
+
+
+def _of_rivals(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep the rows of the rivals and of the recipe's presets."""
+    own = rows["experiment"].eq("crossfit") & rows["method"].isin(PRESETS)
+    return rows[own | rows["experiment"].eq(RIVALS_EXPERIMENT)].reset_index(drop=True)

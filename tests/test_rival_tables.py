@@ -1,0 +1,59 @@
+"""The tables of rivals say what the rows say, on the datasets where every rival was run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from anchormoe.report import rivals
+
+
+def rows_of(scores: dict[str, dict[str, float]], num_splits: int = 20) -> pd.DataFrame:
+    """Make rows of methods whose scores are a constant and a little noise; `scores` is by method and dataset."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for method, by_dataset in scores.items():
+        experiment = "crossfit" if method.startswith("anchormoe") else "rivals"
+        for dataset, value in by_dataset.items():
+            for split in range(1, num_splits + 1):
+                score = value + 0.01 * rng.standard_normal()
+                row = {"experiment": experiment, "dataset": dataset, "method": method, "split": split}
+                row |= {"ablation": "full", "protocol": "clean", "anchor": "none", "seed": 1, "config_hash": method}
+                row |= {"variant": "standard", "status": "ok", "num_rows": 100, "coverage_90": 0.9}
+                names = ("crps_y", "nll_y", "nll_z", "nll_cell_y", "rmse_y")
+                rows.append({**row, **dict.fromkeys(names, score)})
+    return pd.DataFrame(rows)
+
+
+BOTH = {
+    "anchormoe_best": {"yacht": 1.0, "boston": 2.0},
+    "anchormoe_fast": {"yacht": 1.1, "boston": 2.1},
+    "stack_t": {"yacht": 0.5, "boston": 3.0},
+    "catboost": {"yacht": 1.5, "boston": 3.5},
+}
+
+
+def test_a_rival_that_wins_is_said_to_win() -> None:
+    assert rivals.rivals_lead(rows_of(BOTH)).endswith(
+        "Anchor-MoE, best is better than Stack + t on 1 and worse on 1; than CatBoost + t on 2 and worse on none, "
+        "of 2 datasets."
+    )
+    lines = rivals.rivals_crps(rows_of(BOTH)).splitlines()
+    assert lines[0] == "| method | average rank | boston | yacht |"
+    assert [line.split("|")[2].strip() for line in lines[2:]] == ["1.5", "2.5", "2.0", "4.0"]
+    *_, on_boston, on_yacht, _ = next(line for line in lines if "Stack + t" in line).split("|")
+    assert "**" in on_yacht
+    assert "**" not in on_boston
+
+
+def test_a_dataset_that_one_rival_lacks_is_left_out() -> None:
+    rows = rows_of(BOTH)
+    without = rows[~(rows["method"].eq("catboost") & rows["dataset"].eq("boston") & rows["split"].eq(7))]
+    assert rivals.rivals_crps(without).splitlines()[0] == "| method | average rank | yacht |"
+    assert rivals.rivals_lead(without).endswith("of 1 dataset.")
+
+
+def test_without_rivals_nothing_is_claimed() -> None:
+    rows = rows_of({name: BOTH[name] for name in ("anchormoe_best", "anchormoe_fast")})
+    assert rivals.rivals_lead(rows) == rivals.rivals_nll(rows) == "No dataset has all splits of all rivals yet."
+    assert rivals.build(rows) == []
