@@ -1,4 +1,4 @@
-"""Measure the cost of a split of the cross-fitted recipe beside that of NGBoost, on one core, in one run.
+"""Measure the cost of a split of the fast preset beside that of NGBoost, on one core, in one run.
 
     make bench-cost                                 writes benchmarks/cost.md
     .venv/bin/python benchmarks/cost.py yacht wine  measures some datasets again and leaves the others' lines
@@ -35,12 +35,12 @@ SPLITS = {
 LEGEND = """
 Time to fit a split of `protocol=clean`, mean over the first few; a line is measured on one core in one run.
 
-- *cross-fitted*: `method=anchormoe_crossfit`.
+- *fast*: `method=anchormoe_fast`.
 - *NGBoost*: `method=ngboost`, stages chosen on 20% of the rows, then a refit on all.
 - *own trees*: with scikit-learn's trees, as the ngboost library comes. Otherwise the same trees on columns sorted once.
 """
 RUNS = {
-    "cross-fitted": ["method=anchormoe_crossfit"],
+    "fast": ["method=anchormoe_fast"],
     "NGBoost, own trees": ["method=ngboost", "anchor=none", "method.params.own_trees=true"],
     "NGBoost": ["method=ngboost", "anchor=none"],
 }
@@ -68,10 +68,10 @@ def write(name: str, seconds: dict[str, float]) -> None:
     """Write the line of one dataset immediately, so that a run that is stopped keeps what it has measured."""
     table = HERE / "cost.md"
     lines = {line.split()[1]: line for line in table.read_text().splitlines() if line.startswith("| ")}
-    ours, own, fast = (seconds[run] for run in RUNS)
-    measured = f"{ours:.1f} | {own:.1f} | {fast:.1f} | **{own / ours:.2f}** | {fast / ours:.2f}"
+    ours, own, quick = (seconds[run] for run in RUNS)
+    measured = f"{ours:.1f} | {own:.1f} | {quick:.1f} | **{own / ours:.2f}** | {quick / ours:.2f}"
     lines[name] = f"| {name} | {SPLITS[name]} | {measured} |"
-    head = f"| dataset | splits | {', s | '.join(RUNS)}, s | own trees / cross-fitted | NGBoost / cross-fitted |"
+    head = f"| dataset | splits | {', s | '.join(RUNS)}, s | own trees / fast | NGBoost / fast |"
     rule = "|---" + "|---:" * (head.count("|") - 2) + "|"
     table.write_text("\n".join([head, rule, *(lines[name] for name in SPLITS if name in lines)]) + "\n" + LEGEND)
 

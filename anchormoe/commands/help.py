@@ -31,7 +31,7 @@ Commands
 Examples
   anchormoe-bench dataset=wine anchor=gbdt splits=7
   anchormoe-bench dataset=boston,yacht ablation=full,no_router protocol=clean      (a comma runs every combination)
-  anchormoe-bench dataset=boston method=anchormoe_crossfit protocol=clean
+  anchormoe-bench dataset=boston method=anchormoe_fast protocol=clean
   anchormoe-bench dataset=boston method=sklearn.linear_model.Ridge method.params.alpha=3
   anchormoe-bench experiment=tables
   anchormoe-bench suite=extended method=xgboost_normal protocol=clean              (all datasets of a suite)

@@ -118,21 +118,22 @@ def _two_methods(rows: pd.DataFrame, methods: dict[str, str]) -> str:
 
 @register
 def crossfit_in_print(rows: pd.DataFrame) -> str:
-    """Write the NLL of cross-fitted Anchor-MoE beside the lowest in print, with its coverage and its time.
+    """Write NLL and CRPS of cross-fitted Anchor-MoE beside the lowest in print, with its coverage and its time.
 
     The marks are those of `benchmarks/in_print.json`.
     """
     compared, in_print = _compared(rows), _in_print()
     lines = []
     for dataset in published.DATASETS:
-        nll, coverage, seconds = (
+        nll, crps, coverage, seconds = (
             compared.cell(METRICS[name], "anchormoe_crossfit", dataset)
-            for name in ("nll_y", "coverage_90", "fit_seconds")
+            for name in ("nll_y", "crps_y", "coverage_90", "fit_seconds")
         )
-        printed = [in_print[name].get(dataset, NOT_AVAILABLE) for name in ("lowest_nll", "tabpfn_nll")]
-        lines.append([dataset, nll.text, *printed, _mean(coverage, decimals=3), _mean(seconds, decimals=0)])
-    heads = ["dataset", "NLL", "lowest in print", "TabPFN ¹", "90% coverage", "seconds a split"]
-    return markdown_lines(heads, lines, left=(0, 2))
+        printed = [in_print[name].get(dataset, NOT_AVAILABLE) for name in ("lowest_nll", "tabpfn_nll", "lowest_crps")]
+        scores = [nll.text, *printed[:2], crps.text, printed[2]]
+        lines.append([dataset, *scores, _mean(coverage, decimals=3), _mean(seconds, decimals=0)])
+    heads = ["dataset", "NLL", "lowest in print", "TabPFN ¹", "CRPS", "lowest in print ¹", "90% coverage", "seconds"]
+    return markdown_lines(heads, lines, left=(0, 2, 5))
 
 
 @register
@@ -147,37 +148,6 @@ def crossfit_seeds(rows: pd.DataFrame) -> str:
             lines.append([dataset, *(cell.text for pair in pairs for cell in pair)])
     heads = [f"{metric.label}, seed {seed}" for metric in metrics for seed in seeds]
     return markdown_lines(["dataset", *heads], lines)
-
-
-@register
-def presets(rows: pd.DataFrame) -> str:
-    """Write the presets beside each other: scores, by how many percent the CRPS of `fast` is above, coverage, seconds.
-
-    Bold: p < 0.05 by the paired test of the CRPS.
-    """
-    compared, lines, ratios = _compared(rows), [], []
-    for dataset in published.DATASETS:
-        cells = {
-            (name, preset): compared.cell(METRICS[name], f"anchormoe_{preset}", dataset)
-            for name in ("nll_cell_y", "crps_y", "coverage_90", "fit_seconds")
-            for preset in ("fast", "best")
-        }
-        found = compared.paired("crps_y", "anchormoe_fast", "anchormoe_best", dataset)
-        base = cells["crps_y", "best"].mean
-        difference = MISSING
-        if found is not None and base:
-            ratio = 100 * found[0].mean / base
-            ratios.append(ratio)
-            difference = f"**{ratio:+.1f}%**" if found[0].p_value < 0.05 else f"{ratio:+.1f}%"
-        scores = [cells[name, preset].text for name in ("nll_cell_y", "crps_y") for preset in ("fast", "best")]
-        coverage = [_mean(cells["coverage_90", preset], decimals=3) for preset in ("fast", "best")]
-        seconds = [_mean(cells["fit_seconds", preset], decimals=1) for preset in ("fast", "best")]
-        lines.append([dataset, *scores, difference, *coverage, *seconds])
-    mean = f"{sum(ratios) / len(ratios):+.1f}%" if ratios else MISSING
-    lines.append(["mean", *[""] * 4, mean, *[""] * 4])
-    pairs = (("cell NLL", "CRPS"), ("90%", "seconds"))
-    first, last = ([f"{title} {preset}" for title in titles for preset in ("fast", "best")] for titles in pairs)
-    return markdown_lines(["dataset", *first, "CRPS fast over best", *last], lines)
 
 
 @register
@@ -353,6 +323,7 @@ def quoted_nll(rows: pd.DataFrame) -> str:
 
 register(extended.extended_ranks)
 register(extended.extended_crps)
+register(rivals.presets)
 register(rivals.rivals_nll)
 register(rivals.rivals_crps)
 

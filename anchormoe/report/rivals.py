@@ -8,7 +8,7 @@ from anchormoe.config.schema import NUM_SPLITS, RIVALS_EXPERIMENT
 from anchormoe.distributions.scores import METRICS
 from anchormoe.report import comparison, published
 from anchormoe.report.comparison import Comparison
-from anchormoe.report.grid import Table, with_best_bold
+from anchormoe.report.grid import MISSING, Cell, Table, with_best_bold
 from anchormoe.report.ranking import LEVEL, METRIC
 from anchormoe.report.render import markdown_cell, markdown_lines
 
@@ -58,6 +58,41 @@ def rivals_lead(rows: pd.DataFrame) -> str:
     )
 
 
+def presets(rows: pd.DataFrame) -> str:
+    """Write the presets beside each other: scores, by how many percent the CRPS of `fast` is above, coverage, seconds.
+
+    Bold: p < 0.05 by the paired test of the CRPS.
+    """
+    compared = Comparison(_of_rivals(rows))
+    lines, ratios = [], []
+    for dataset in published.DATASETS:
+        cells = {
+            (name, preset): compared.cell(METRICS[name], f"anchormoe_{preset}", dataset)
+            for name in ("nll_cell_y", "crps_y", "coverage_90", "fit_seconds")
+            for preset in ("fast", "best")
+        }
+        found = compared.paired("crps_y", "anchormoe_fast", "anchormoe_best", dataset)
+        base = cells["crps_y", "best"].mean
+        difference = MISSING
+        if found is not None and base:
+            ratio = 100 * found[0].mean / base
+            ratios.append(ratio)
+            difference = f"**{ratio:+.1f}%**" if found[0].p_value < LEVEL else f"{ratio:+.1f}%"
+        scores = [cells[name, preset].text for name in ("nll_cell_y", "crps_y") for preset in ("fast", "best")]
+        coverage = [_decimals(cells["coverage_90", preset], 3) for preset in ("fast", "best")]
+        seconds = [_decimals(cells["fit_seconds", preset], 1) for preset in ("fast", "best")]
+        lines.append([dataset, *scores, difference, *coverage, *seconds])
+    mean = f"{sum(ratios) / len(ratios):+.1f}%" if ratios else MISSING
+    lines.append(["mean", *[""] * 4, mean, *[""] * 4])
+    pairs = (("cell NLL", "CRPS"), ("90%", "seconds"))
+    first, last = ([f"{title} {preset}" for title in titles for preset in ("fast", "best")] for titles in pairs)
+    return markdown_lines(["dataset", *first, "CRPS fast over best", *last], lines)
+
+
+def _decimals(cell: Cell, decimals: int) -> str:
+    return cell.absent if cell.mean is None else f"{cell.mean:.{decimals}f}"
+
+
 def _scores(rows: pd.DataFrame, metric: str) -> str:
     """Write means and standard errors, a line for every method; bold: the lowest of its dataset."""
     compared = _compared(rows)
@@ -89,6 +124,6 @@ def _compared(rows: pd.DataFrame) -> Comparison:
 
 
 def _of_rivals(rows: pd.DataFrame) -> pd.DataFrame:
-    """Keep the rows of the rivals and of the recipe's presets."""
+    """Keep the rows of the rivals, `best` among them, and of the fast preset."""
     own = rows["experiment"].eq("crossfit") & rows["method"].isin(PRESETS)
     return rows[own | rows["experiment"].eq(RIVALS_EXPERIMENT)].reset_index(drop=True)
