@@ -397,8 +397,8 @@ def test_tables_of_the_calibrations_come_from_rows() -> None:
         }
 
     kinds = [
-        ("anchormoe_crossfit", "none", 0.7),
-        ("anchormoe_crossfit+conformal", "conformal", 0.9),
+        ("anchormoe_fast", "none", 0.7),
+        ("anchormoe_fast+conformal", "conformal", 0.9),
         ("mapie_cross", "none", 0.9),
     ]
     rows = pd.DataFrame([row(split, *kind) for kind in kinds for split in (1, 2, 3, 4)])

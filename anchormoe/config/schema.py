@@ -25,7 +25,7 @@ ABLATIONS = ("full", "no_anchor", "no_router", "no_cal")
 # The experiments behind the tables. Their rows have the standard configuration; no other rows enter the tables.
 TABLE_EXPERIMENTS = ("split_by_split", "tables", "corrected", "comparison", "crossfit")
 STOCK_EXPERIMENTS = (*TABLE_EXPERIMENTS, "ingredients")
-CALIBRATION_EXPERIMENT = "calibration"  # all calibrations of the cross-fitted recipe on the same fits
+CALIBRATION_EXPERIMENT = "calibration"  # all calibrations of the fast preset on the same fits
 CONTROLS_EXPERIMENT = "controls"  # the cross-fitted recipe beside simpler densities on its stack of anchors
 RIVALS_EXPERIMENT = "rivals"  # modern methods on the splits of the comparison
 THEORY_EXPERIMENT = "theory"  # simulations, no splits

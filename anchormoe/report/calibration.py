@@ -15,11 +15,11 @@ from anchormoe.report.grid import MISSING, NOT_AVAILABLE, SE, Cell, Column, Row,
 LEVELS = ("50", "80", "90", "95", "99")
 # (method, calibration) -> heading, in the order of the tables; other methods follow under their own names.
 LINES = {
-    ("anchormoe_crossfit", "none"): "none",
-    ("anchormoe_crossfit", "linear"): "linear",
-    ("anchormoe_crossfit", "weighted"): "weighted (default)",
-    ("anchormoe_crossfit+pit", "pit"): "pit",
-    ("anchormoe_crossfit+conformal", "conformal"): "conformal",
+    ("anchormoe_fast", "none"): "none",
+    ("anchormoe_fast", "linear"): "linear",
+    ("anchormoe_fast", "weighted"): "weighted (default)",
+    ("anchormoe_fast+pit", "pit"): "pit",
+    ("anchormoe_fast+conformal", "conformal"): "conformal",
     ("mapie_cross", "none"): "MAPIE, CV+",
     ("mapie_split", "none"): "MAPIE, split",
 }
