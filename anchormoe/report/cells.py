@@ -16,8 +16,8 @@ from anchormoe.config.schema import NUM_SPLITS
 SPLITS = range(1, NUM_SPLITS + 1)
 
 # A cell never mixes anchors. The published runs used scikit-learn's boosting (gbdt); the others stand in where that was
-# not run. The stack is the anchor of the cross-fitted recipe.
-ANCHOR_PREFERENCE = ("stack", "gbdt", "trees", "xgboost", "none")
+# not run. The stacks are the anchors of the cross-fitted recipe and of its presets.
+ANCHOR_PREFERENCE = ("stack", "stack_fast", "stack_best", "gbdt", "trees", "xgboost", "none")
 
 _CELL = ("dataset", "ablation", "protocol", "method", "seed")
 _CONFIGURATION = ("variant", "anchor", "config_hash")
