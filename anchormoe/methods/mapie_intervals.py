@@ -41,7 +41,8 @@ class MapieIntervals:
         numbered = np.column_stack([X, np.arange(len(y))])
         self.num_rows = len(held_out)
         if self.kind == "split":
-            split = SplitConformalRegressor(_Means(_Uncopied(fitted, [])), self._levels(), prefit=True)
+            means = _Means(_Uncopied(fitted, [])).fit(numbered[fit_rows], y[fit_rows])
+            split = SplitConformalRegressor(means, self._levels(), prefit=True)
             self.mapie: Any = split.conformalize(numbered[held_out], y[held_out])
             return self
         folds = folds_of(len(y), len(fitted.members), seed=self.random_state)
@@ -92,7 +93,7 @@ class _Means(RegressorMixin, BaseEstimator):
         rows = set(X[:, -1].astype(int).tolist())
         missing = [k for k, fold in enumerate(self.recipe.folds) if rows.isdisjoint(fold.tolist())]
         self.member_ = self.recipe.fitted.members[missing[0]] if missing else None
-        self.is_fitted_ = True
+        self.n_features_in_ = X.shape[1]  # MAPIE warns of estimators that do not have it
         return self
 
     def predict(self, X: np.ndarray) -> np.ndarray:
