@@ -348,7 +348,7 @@ def run(*arguments: str) -> int:
 
 def test_the_harness_from_configuration_to_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = f"results_dir={tmp_path}"
-    methods = "anchormoe_fast,anchormoe_diagonal,independent,stack_gaussian"
+    methods = "anchormoe_crossfit,anchormoe_diagonal,independent,stack_gaussian"
     assert run("dataset=energy_joint", f"method={methods}", "predictions=true", out) == 0
     rows = load_results(tmp_path, kind="joint")
     assert len(rows) == 8
@@ -382,7 +382,7 @@ def stored(method: str, split: int, nll: float) -> dict[str, Any]:
 def test_tables_pair_the_splits() -> None:
     rng = np.random.default_rng(0)
     ours, theirs = rng.normal(1, 0.3, 20), rng.normal(0, 0.01, 20)
-    rows = [stored("anchormoe_fast", split, ours[split - 1]) for split in range(1, 21)]
+    rows = [stored("anchormoe_crossfit", split, ours[split - 1]) for split in range(1, 21)]
     rows += [stored("independent", split, ours[split - 1] + 0.5 + theirs[split - 1]) for split in range(1, 21)]
     built = {table.key: table for table in several_targets.build(pd.DataFrame(rows))}
     assert {table.form for table in built.values()} == {"several_targets"}
@@ -407,7 +407,7 @@ def test_a_table_of_the_users_with_two_targets(tmp_path: Path, monkeypatch: pyte
     folder.mkdir(parents=True)
     (folder / "flats.yaml").write_text("name: flats\npath: flats.csv\ntarget: [price, rent]\n")
     monkeypatch.chdir(tmp_path)
-    assert run("dataset=flats", "method=anchormoe_fast", f"results_dir={tmp_path / 'results'}") == 0
+    assert run("dataset=flats", "method=anchormoe_crossfit", f"results_dir={tmp_path / 'results'}") == 0
     rows = load_results(tmp_path / "results", kind="joint")
     assert set(rows["targets"].iloc[0]) == {"price", "rent"}
     assert list(rows["num_features"]) == [3, 3]
@@ -420,9 +420,9 @@ def test_a_table_of_the_users_with_two_targets(tmp_path: Path, monkeypatch: pyte
         (["dataset=energy_joint", "method=anchormoe"], "for the 2 targets of 'energy_joint', received anchormoe"),
         (["dataset=energy", "method=independent"], "method=independent must have a dataset of several targets"),
         (["dataset=energy", "method=stack_gaussian"], "method=stack_gaussian must have a dataset of several targets"),
-        (["dataset=energy_joint", "method=anchormoe_fast", "calibration=pit"], "calibration must be none, linear"),
+        (["dataset=energy_joint", "method=anchormoe_crossfit", "calibration=pit"], "calibration must be none, linear"),
         (["dataset=energy_joint", "method=independent", "method.calibration=conformal"], "method.calibration must be"),
-        (["rank", "dataset=energy_joint", "methods=anchormoe_fast", "splits=1"], "rank needs a dataset of one"),
+        (["rank", "dataset=energy_joint", "methods=anchormoe_crossfit", "splits=1"], "rank needs a dataset of one"),
         (["data", "check", "energy_joint"], "preflight needs a dataset of one target"),
     ],
 )
@@ -454,7 +454,7 @@ def test_descriptions_with_wrong_targets_are_one_line(
     folder.mkdir(parents=True)
     (folder / "mine.yaml").write_text(f"name: mine\npath: mine.csv\n{text}\n")
     monkeypatch.chdir(tmp_path)
-    assert main(["dataset=mine", "method=anchormoe_fast"]) == 2
+    assert main(["dataset=mine", "method=anchormoe_crossfit"]) == 2
     error = capsys.readouterr().err.strip()
     assert message in error
     assert "\n" not in error

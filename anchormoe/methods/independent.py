@@ -23,7 +23,7 @@ class OneByOne:
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Fit to rows X (N, I), in which nan is a missing value, and targets y (N, T)."""
         self.regressors: list[Any] = [
-            methods.make("anchormoe_fast", self.arguments, categorical=self.categorical_features).fit(
+            methods.make("anchormoe_crossfit", self.arguments, categorical=self.categorical_features).fit(
                 X, np.ascontiguousarray(column)
             )
             for column in y.T
