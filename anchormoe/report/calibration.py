@@ -102,9 +102,7 @@ def _table(
         )
         body.append(Row(dataset, int(rows[0]["num_rows"]), line, values))
     heads = tuple(Column(name, (metric,), SE) for name, metric, _, _ in columns)
-    notes = [
-        f"protocol=clean, seed {seed}: mean ± SE over {most} splits; Anchor-MoE, fast, where no other is named."
-    ]
+    notes = [f"protocol=clean, seed {seed}: mean ± SE over {most} splits; Anchor-MoE, fast, where no other is named."]
     if key == "calibration_coverage":
         notes.append(_agreement(lines))
     if key == "calibration_conditional":
