@@ -143,7 +143,7 @@ def test_the_unit_switch_shows_how_the_ranking_changes(opened) -> None:
     row = page.locator("#comparison-table tbody tr", has=page.locator("th", has_text=re.compile("^Anchor-MoE$")))
     before = row.inner_text()
     page.check("input[value=mixed]")
-    assert "▲8" in row.inner_text()
+    assert "▲9" in row.inner_text()
     assert row.inner_text() != before
     assert page.inner_text("#unit-note").startswith("Against original units: Anchor-MoE gains 8 places")
     page.check("input[value=z]")

@@ -223,13 +223,13 @@ def test_settings_reach_the_network() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"recipe": "papper"}, "recipe must be one of crossfit, paper, received 'papper'"),
+        ({"recipe": "papper"}, "recipe must be one of crossfit, fast, best, paper, received 'papper'"),
         (
             {"anchor": "xgbost"},
             r"anchor must be a regressor, None or one of .* received 'xgbost'; did you mean xgboost",
         ),
         ({"anchor": 3}, "anchor must be 'auto', a name, a regressor with fit and predict, or None, received 3"),
-        ({"top_k": 9}, r"model.top_k must be at most num_experts=4, received 9"),
+        ({"top_k": 9}, r"model.top_k must be at most num_experts=1, received 9"),
         ({"num_experts": 0}, "model.num_experts must be positive"),
         ({"folds": 1}, "crossfit.folds must be at least 2, received 1"),
         ({"loss": "mse"}, "loss must be one of nll, crps, received 'mse'"),
@@ -356,7 +356,7 @@ def test_new_rows_must_have_the_columns_of_the_fit() -> None:
 def test_small_tables_have_fewer_folds(num_rows: int) -> None:
     X, y = numbers(num_rows)
     model = quick(anchor="stack", folds=None).fit(X, y)
-    assert len(model.fitted_.members) == max(2, num_rows // 4)
+    assert len(model.fitted_.members) == min(8, max(2, num_rows // 4))
     assert np.isfinite(model.predict_dist(X).log_prob(y)).all()
 
 

@@ -186,7 +186,7 @@ def test_rows_can_be_predicted_in_any_number_of_batches(name: str) -> None:
 
 
 def test_an_unknown_method_and_an_unknown_parameter_are_the_users_mistakes() -> None:
-    with pytest.raises(UserError, match="method must be one of anchormoe_crossfit"):
+    with pytest.raises(UserError, match="method must be one of anchormoe_best, anchormoe_fast"):
         methods.make("no_such_method", {})
     with pytest.raises(UserError, match=r"method.params must be parameters of gbdt_homoscedastic, .* 'stagse'"):
         made("gbdt_homoscedastic", {"stagse": 3})

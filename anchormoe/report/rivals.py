@@ -8,7 +8,7 @@ from anchormoe.config.schema import NUM_SPLITS, RIVALS_EXPERIMENT
 from anchormoe.distributions.scores import METRICS
 from anchormoe.report import comparison, published
 from anchormoe.report.comparison import Comparison
-from anchormoe.report.grid import MISSING, Cell, Table, with_best_bold
+from anchormoe.report.grid import NOT_AVAILABLE, Cell, Table, with_best_bold
 from anchormoe.report.ranking import LEVEL, METRIC
 from anchormoe.report.render import markdown_cell, markdown_lines
 
@@ -59,7 +59,9 @@ def rivals_lead(rows: pd.DataFrame) -> str:
 
 
 def presets(rows: pd.DataFrame) -> str:
-    """Write the presets beside each other: scores, by how many percent the CRPS of `fast` is above, coverage, seconds.
+    """Write the presets beside each other, on the datasets where both have rows.
+
+    Scores, by how many percent the CRPS of `fast` is above, coverage and seconds.
 
     Bold: p < 0.05 by the paired test of the CRPS.
     """
@@ -73,17 +75,17 @@ def presets(rows: pd.DataFrame) -> str:
         }
         found = compared.paired("crps_y", "anchormoe_fast", "anchormoe_best", dataset)
         base = cells["crps_y", "best"].mean
-        difference = MISSING
-        if found is not None and base:
-            ratio = 100 * found[0].mean / base
-            ratios.append(ratio)
-            difference = f"**{ratio:+.1f}%**" if found[0].p_value < LEVEL else f"{ratio:+.1f}%"
+        if found is None or base is None:
+            continue
+        ratio = 100 * found[0].mean / base
+        ratios.append(ratio)
+        difference = f"**{ratio:+.1f}%**" if found[0].p_value < LEVEL else f"{ratio:+.1f}%"
         scores = [cells[name, preset].text for name in ("nll_cell_y", "crps_y") for preset in ("fast", "best")]
         coverage = [_decimals(cells["coverage_90", preset], 3) for preset in ("fast", "best")]
         seconds = [_decimals(cells["fit_seconds", preset], 1) for preset in ("fast", "best")]
         lines.append([dataset, *scores, difference, *coverage, *seconds])
-    mean = f"{sum(ratios) / len(ratios):+.1f}%" if ratios else MISSING
-    lines.append(["mean", *[""] * 4, mean, *[""] * 4])
+    if ratios:
+        lines.append(["mean", *[NOT_AVAILABLE] * 4, f"{sum(ratios) / len(ratios):+.1f}%", *[NOT_AVAILABLE] * 4])
     pairs = (("cell NLL", "CRPS"), ("90%", "seconds"))
     first, last = ([f"{title} {preset}" for title in titles for preset in ("fast", "best")] for titles in pairs)
     return markdown_lines(["dataset", *first, "CRPS fast over best", *last], lines)
