@@ -145,7 +145,7 @@ def test_the_unit_switch_shows_how_the_ranking_changes(opened) -> None:
     page.check("input[value=mixed]")
     assert "▲9" in row.inner_text()
     assert row.inner_text() != before
-    assert page.inner_text("#unit-note").startswith("Against original units: Anchor-MoE gains 8 places")
+    assert page.inner_text("#unit-note").startswith("Against original units: Anchor-MoE gains 9 places")
     page.check("input[value=z]")
     assert "0.586" in row.inner_text(), "the mean NLL of the z-scored target on boston, protocol=clean"
     page.select_option("#metric", "coverage_90")
