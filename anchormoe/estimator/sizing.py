@@ -27,7 +27,7 @@ HISTOGRAM_TREES = {
 
 
 def at_size(preset: RecipePreset, num_rows: int) -> RecipePreset:
-    """Return the preset of the cross-fitted recipe for a table of `num_rows` rows."""
+    """Return a cross-fitted preset for a table of `num_rows` rows."""
     if num_rows <= LARGE_ROWS:
         return preset
     train = _training(preset.train, math.sqrt(num_rows / LARGE_ROWS))
