@@ -2,12 +2,14 @@
 
     python scripts/choose_settings.py yacht,boston 3 "method=anchormoe_crossfit" "method=mdn"
 
-Each further argument is one setting: overrides as on the command line of anchormoe-bench.
+Each further argument is one setting: overrides as on the command line of anchormoe-bench. Settings that have fits in
+common, such as calibrations of the same networks, make them once.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,6 +20,7 @@ from anchormoe.commands.run import parse
 from anchormoe.config.schema import Config
 from anchormoe.distributions.scores import scores
 from anchormoe.model.kernels.clock import clock
+from anchormoe.model.sharing import shared_fits
 from anchormoe.running.evaluate import load_dataset
 from anchormoe.running.tasks import make_task
 from anchormoe.running.threads import keep_freed_memory, one_thread
@@ -54,6 +57,6 @@ def main(names: str, repeats: str, *settings: str) -> None:
 
 
 if __name__ == "__main__":
-    with one_thread():
+    with one_thread(), tempfile.TemporaryDirectory() as folder, shared_fits(folder):
         keep_freed_memory()
         main(*sys.argv[1:])

@@ -41,7 +41,7 @@ def own_rows(*, datasets: tuple[str, ...] = (HOSTILE, "houses"), num_splits: int
                         "rmse_y": score / 3,
                         "coverage_90": 0.9,
                         "scale_y": float(np.exp(0.5)),
-                        "pit_counts": [1] * 20,
+                        "pit_counts_once": [1] * 20,
                         "fit_seconds": 0.5,
                         "versions": {"python": "3.11", "library": HOSTILE},
                         "num_rows": 50,

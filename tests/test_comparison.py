@@ -253,7 +253,7 @@ def test_a_diagram_of_too_few_methods_is_refused() -> None:
 
 def test_pit_histograms_add_the_counts_of_all_splits() -> None:
     rows = made_up_rows()
-    rows["pit_counts"] = [[row, 1, 2, 1] for row in range(len(rows))]
+    rows["pit_counts_once"] = [[row, 1, 2, 1] for row in range(len(rows))]
     mine = rows[(rows.method == "mdn") & (rows.dataset == "boston")]
     expected = np.array([mine.index.to_series().sum(), 20, 40, 20])
     counts = Comparison(rows).pit_counts("mdn", "boston")

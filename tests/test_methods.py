@@ -21,7 +21,7 @@ from anchormoe.methods import METHODS, Regressor
 # Settings that make a method quick; the contract does not depend on them.
 QUICK: dict[str, dict[str, object]] = {
     "bart": {"trees": 20, "variance_trees": [0, 5], "burn_in": 10, "draws": 20},
-    "catboost": {"rounds": 30, "depths": [3]},
+    "catboost": {"rounds": 30, "settings": [[4, 0.1]]},
     "catboost_uncertainty": {"stages": 30},
     "concrete_dropout": {"epochs": 30, "num_samples": 10, "learning_rates": [0.01]},
     "conformal": {"rounds": 30, "num_trees": 20},

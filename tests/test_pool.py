@@ -76,10 +76,13 @@ def test_every_row_is_held_out_once_for_every_repetition() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (80, 2))
     y = X[:, 0] + 0.2 * rng.standard_normal(80)
-    once, twice = (
-        AnchorMoERegressor(folds=CrossfitSettings(folds=4, repetitions=count), **QUICK).fit(X, y) for count in (1, 2)
-    )
-    assert [len(model.fitted_.members) for model in (once, twice)] == [4, 8]
+    settings = [
+        CrossfitSettings(folds=4, repetitions=1),
+        CrossfitSettings(folds=4, repetitions=2),
+        CrossfitSettings(folds_when_large=4, repetitions=1, repetitions_when_large=2, large_rows=79),
+    ]
+    once, twice, large = (AnchorMoERegressor(folds=one, **QUICK).fit(X, y) for one in settings)
+    assert [len(model.fitted_.members) for model in (once, twice, large)] == [4, 8, 8]
     # The first repetition is the fit without others, so that more of them only add members.
     first = [member.predict(X).mean for member in once.fitted_.members]
     np.testing.assert_array_equal([member.predict(X).mean for member in twice.fitted_.members[:4]], first)

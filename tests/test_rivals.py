@@ -15,9 +15,10 @@ from anchormoe import methods
 from anchormoe.distributions.scores import interval_coverage
 from anchormoe.errors import UserError
 from anchormoe.methods import fold_stack
-from anchormoe.methods.fold_stack import FoldStack, Part, Predict, fold_rows
+from anchormoe.methods.fold_stack import FoldStack, Part, Predict, fold_parts
 from anchormoe.methods.residual_scale import ResidualScale
 from anchormoe.methods.smoothing import smoothed
+from anchormoe.model.sharing import shared_fits
 
 
 def noisy(num_rows: int = 1500, *, growing: bool = True) -> tuple[np.ndarray, np.ndarray]:
@@ -47,14 +48,17 @@ def test_the_width_is_nearly_one_for_all_where_it_cannot_be_predicted() -> None:
     assert 2.1 < degrees < 5
 
 
-def test_every_row_is_held_out_once_by_folds_and_a_fifth_of_many_rows_at_all() -> None:
-    folds = fold_rows(103, 0, folds_up_to=103)
-    assert sorted(np.concatenate([held_out for _, held_out in folds]).tolist()) == list(range(103))
-    for rows, held_out in folds:
-        assert not set(rows) & set(held_out)
-        assert len(rows) + len(held_out) == 103
-    ((rows, held_out),) = fold_rows(103, 0, folds_up_to=102)
-    assert (len(rows), len(held_out)) == (82, 21)
+def test_every_row_is_held_out_by_one_part() -> None:
+    X, y = noisy(103)
+    parts = fold_parts(X, y, 0)
+    assert np.sort(np.concatenate([part.held_out_y for part in parts])) == pytest.approx(np.sort(y))
+    for part in parts:
+        assert not set(part.y) & set(part.held_out_y)
+        assert len(part.y) + len(part.held_out_y) == 103
+        for rows, targets in ((part.X, part.y), (part.held_out_X, part.held_out_y)):
+            assert {tuple(row): target for row, target in zip(X, y, strict=True)}.items() >= {
+                tuple(row): target for row, target in zip(rows, targets, strict=True)
+            }.items()
 
 
 class _TwoMembers(FoldStack):
@@ -86,6 +90,32 @@ def test_a_setting_is_chosen_on_the_first_fold_and_useless_members_get_no_weight
     assert stack.diagnostics_["weights"]["linear"] > 0.9
     assert stack.diagnostics_["weights"]["other"] < 0.05
     assert np.corrcoef(stack.predict_dist(X).mean, y)[0, 1] > 0.99
+
+
+def test_a_slow_member_is_fitted_once_on_many_rows_and_counts_by_the_rows_that_it_has_not_seen() -> None:
+    class Slow(_TwoMembers):
+        slow = frozenset({"linear"})
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 2))
+    y = X[:, 1] + 0.1 * rng.standard_normal(200)
+    stack = Slow(folds_up_to=199, random_state=1).fit(X, y)
+    assert stack.fitted == ["wrong", "right", *["opposite"] * 5]
+    assert stack.diagnostics_["weights"]["linear"] > 0.9
+    assert np.corrcoef(stack.predict_dist(X).mean, y)[0, 1] > 0.99
+
+
+def test_methods_share_a_member_and_each_counts_its_seconds(tmp_path: Path) -> None:
+    X, y = noisy(200)
+    rounds = {"rounds": 30, "random_state": 3}
+    alone = methods.make("lightgbm", {**rounds, "settings": ["tuned"]}).fit(X, y)
+    with shared_fits(str(tmp_path)):
+        stack = methods.make("stack_t", {**rounds, "epochs": 1}).fit(X, y)
+        fits = len(list(tmp_path.rglob("output.pkl")))
+        again = methods.make("lightgbm", {**rounds, "settings": ["tuned"]}).fit(X, y)
+        assert len(list(tmp_path.rglob("output.pkl"))) == fits
+    np.testing.assert_array_equal(again.predict_dist(X).mean, alone.predict_dist(X).mean)
+    assert 0 < again.diagnostics_["fit_seconds"] < stack.diagnostics_["fit_seconds"]
 
 
 def test_smoothed_quantiles_keep_their_spread() -> None:

@@ -11,7 +11,7 @@ import scipy.stats
 import scoringrules
 
 from anchormoe.distributions.mixture import GaussianMixture
-from anchormoe.distributions.scores import METRICS, interval_coverage, pit_counts, scores
+from anchormoe.distributions.scores import METRICS, interval_coverage, pit, pit_counts, scores
 from anchormoe.model.calibration import LinearMap, fit_linear_map
 
 NUM_ROWS = 60
@@ -138,4 +138,4 @@ def test_pit_counts_are_where_the_targets_fall() -> None:
     expected = [0] * 20
     for bin, count in ((0, 2), (10, 1), (14, 1), (19, 1)):
         expected[bin] = count
-    assert pit_counts(mixture, y) == expected
+    assert pit_counts(pit(mixture, y)) == expected

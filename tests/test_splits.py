@@ -211,3 +211,14 @@ def test_protein_has_a_variant_with_all_its_rows() -> None:
             train, test = task.split.rows(len(dataset.y))
             assert len(dataset.y) == len(train) + len(test) == num_rows
             assert len(np.unique(np.concatenate([train, test]))) == num_rows
+
+
+def test_rows_first_tested_are_different_ones_and_all_that_the_splits_test() -> None:
+    tested, first = [], []
+    for number in range(1, 8):
+        split = OuterSplit(number, seed=3)
+        rows = split.rows(57)[1]
+        tested += rows.tolist()
+        first += rows[split.first_tested(57)].tolist()
+    assert len(tested) > len(set(tested))
+    assert sorted(first) == sorted(set(tested))

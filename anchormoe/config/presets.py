@@ -58,6 +58,13 @@ def recipe_preset(recipe: str) -> RecipePreset:
     )
 
 
+def default_calibration(method: str) -> Calibration | None:
+    """Return the calibration of a recipe by the name of its method in the harness; None for any other method."""
+    recipes = {name: recipe for recipe, name in RECIPES.items()}
+    return recipe_preset(recipes[method]).calibration if method in recipes else None
+
+
+@functools.cache
 def _method(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the content of a method's file, on top of that which it is based on, and its anchor's."""
     own = _content("method", name)

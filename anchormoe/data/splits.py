@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from enum import Enum
@@ -57,6 +58,16 @@ class OuterSplit:
             permutation = stream.permutation(num_rows)
         cut = round(TRAIN_FRACTION * num_rows)
         return permutation[:cut], permutation[cut:]
+
+    def first_tested(self, num_rows: int, key: np.ndarray | None = None) -> np.ndarray:
+        """Tell of each test row whether no split with a smaller number tests it.
+
+        Test rows of random splits overlap. Added up over splits from the first on, these are different rows, which a
+        test of independent values asks for.
+        """
+        _, test = self.rows(num_rows, key)
+        earlier = [dataclasses.replace(self, number=number).rows(num_rows, key)[1] for number in range(1, self.number)]
+        return ~np.isin(test, np.concatenate([test[:0], *earlier]))
 
     def _rows_by_group(self, key: np.ndarray, stream: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
         _, group, size = np.unique(key, return_inverse=True, return_counts=True)

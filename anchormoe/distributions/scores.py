@@ -121,21 +121,21 @@ def scores(distribution: Distribution, y: np.ndarray, step: float = 0.0) -> dict
 PIT_BINS = 20
 
 
-def pit(distribution: Distribution, y: np.ndarray, step: float = 0.0) -> np.ndarray:
+def pit(distribution: Distribution, y: np.ndarray, step: float = 0.0, seed: int = 0) -> np.ndarray:
     """Return where the targets fall in their predicted distributions (N,): uniform in [0, 1] if these are calibrated.
 
     A target recorded in steps stands for its whole cell: it falls at random between F(y - step / 2) and
-    F(y + step / 2). The random numbers are the same in every call.
+    F(y + step / 2). Histograms that are added up, such as those of splits, need a seed each.
     """
     if step == 0:
         return distribution.cdf(y)
     low, high = distribution.cdf(y - step / 2), distribution.cdf(y + step / 2)
-    return low + np.random.default_rng(0).random(len(y)) * (high - low)
+    return low + np.random.default_rng(seed).random(len(y)) * (high - low)
 
 
-def pit_counts(distribution: Distribution, y: np.ndarray, step: float = 0.0) -> list[int]:
-    """Count the targets in each twentieth of their predicted distribution; equal counts mean that it is calibrated."""
-    return np.histogram(pit(distribution, y, step), bins=PIT_BINS, range=(0, 1))[0].tolist()
+def pit_counts(values: np.ndarray) -> list[int]:
+    """Count the values of `pit` in each twentieth of [0, 1]; equal counts mean that predictions are calibrated."""
+    return np.histogram(values, bins=PIT_BINS, range=(0, 1))[0].tolist()
 
 
 def interval_coverage(distribution: Distribution, y: np.ndarray, *, coverage: float) -> float:

@@ -103,7 +103,7 @@ def num_pieces(regressor: CrossfitAnchorMoE | PaperAnchorMoE, rows: TrainingRows
     if isinstance(regressor, PaperAnchorMoE):
         return 1
     num_targets = 1 if rows.y.ndim == 1 else rows.y.shape[1]
-    num_models = regressor.crossfit.num_folds(len(rows)) * regressor.crossfit.repetitions
+    num_models = regressor.crossfit.num_folds(len(rows)) * regressor.crossfit.num_repetitions(len(rows))
     return crossfit.num_pieces(regressor.anchor, len(rows), num_models, num_targets)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -79,11 +79,21 @@ class StandardisedRegressor(ABC):
         return dataclasses.replace(distribution, center=self.center_, scale=self.scale_)
 
 
-def standardiser(X: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+@dataclasses.dataclass(frozen=True)
+class Standardiser:
+    """A map of columns to what they are above a mean, in standard deviations."""
+
+    mean: np.ndarray
+    std: np.ndarray
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return (X - self.mean) / self.std
+
+
+def standardiser(X: np.ndarray) -> Standardiser:
     """Return a map to columns of mean 0 and standard deviation 1 on X; a constant column becomes 0."""
     mean, std = X.mean(0), X.std(0)
-    std = np.where(std > 0, std, 1.0)
-    return lambda rows: (rows - mean) / std
+    return Standardiser(mean, np.where(std > 0, std, 1.0))
 
 
 def hold_out(num_rows: int, seed: int, *, fraction: float = VALIDATION_FRACTION) -> tuple[np.ndarray, np.ndarray]:

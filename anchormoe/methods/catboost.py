@@ -11,26 +11,27 @@ from anchormoe.methods.fold_stack import Fitter, FoldStack, Part, Predict
 
 
 class CatBoost(FoldStack):
-    """CatBoost with the depth of the lowest held-out error; each fold stops by its held-out rows."""
+    """CatBoost with the depth and rate of the lowest held-out error; each fold stops by its held-out rows."""
 
     def __init__(
         self,
         *,
         rounds: int = 5000,
-        learning_rate: float = 0.03,
-        depths: Sequence[int] = (6, 4),
-        folds_up_to: int = 2000,
+        settings: Sequence[tuple[int, float]] = ((6, 0.03), (4, 0.03), (8, 0.1)),
         random_state: int = 0,
     ) -> None:
-        super().__init__(folds_up_to=folds_up_to, random_state=random_state)
-        self.rounds, self.learning_rate, self.depths = rounds, learning_rate, tuple(depths)
+        super().__init__(random_state=random_state)
+        self.rounds, self.settings = rounds, tuple(settings)
 
     def _members(self) -> dict[str, Sequence[Fitter]]:
-        fit = functools.partial(fit_catboost, rounds=self.rounds, learning_rate=self.learning_rate)
-        return {"catboost": [functools.partial(fit, depth=depth) for depth in self.depths]}
+        fitters = [
+            functools.partial(fit_catboost, rounds=self.rounds, depth=depth, learning_rate=rate)
+            for depth, rate in self.settings
+        ]
+        return {"catboost": fitters}
 
 
-def fit_catboost(part: Part, *, rounds: int = 5000, learning_rate: float = 0.03, depth: int = 6) -> Predict:
+def fit_catboost(part: Part, *, rounds: int, depth: int, learning_rate: float) -> Predict:
     """Fit to a part, stopped where its held-out error is lowest, and return the predictions as a function of rows."""
     model = CatBoostRegressor(
         iterations=rounds,

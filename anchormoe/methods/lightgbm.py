@@ -32,10 +32,9 @@ class LightGBM(FoldStack):
         *,
         rounds: int = 5000,
         settings: Sequence[str] = ("tuned", "shallow"),
-        folds_up_to: int = 2000,
         random_state: int = 0,
     ) -> None:
-        super().__init__(folds_up_to=folds_up_to, random_state=random_state)
+        super().__init__(random_state=random_state)
         self.rounds, self.settings = rounds, tuple(settings)
 
     def _members(self) -> dict[str, Sequence[Fitter]]:
@@ -43,7 +42,7 @@ class LightGBM(FoldStack):
         return {"lightgbm": [functools.partial(fit_lightgbm, rounds=self.rounds, settings=item) for item in chosen]}
 
 
-def fit_lightgbm(part: Part, *, rounds: int = 5000, settings: dict[str, Any] = TUNED) -> Predict:
+def fit_lightgbm(part: Part, *, rounds: int, settings: dict[str, Any]) -> Predict:
     """Fit to a part, stopped where its held-out error is lowest, and return the predictions as a function of rows."""
     return boosted(part, {**settings, "objective": "regression"}, rounds=rounds, patience=300)
 
@@ -58,8 +57,8 @@ def boosted(part: Part, settings: dict[str, Any], *, rounds: int, patience: int)
         valid_sets=[lightgbm.Dataset(part.held_out_X, part.held_out_y, reference=rows)],
         callbacks=[lightgbm.early_stopping(patience, verbose=False)],
     )
+    return functools.partial(_predicted, model)
 
-    def predict(X: np.ndarray) -> np.ndarray:
-        return np.asarray(model.predict(X, num_threads=1))
 
-    return predict
+def _predicted(model: lightgbm.Booster, X: np.ndarray) -> np.ndarray:
+    return np.asarray(model.predict(X, num_threads=1))

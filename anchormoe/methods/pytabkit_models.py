@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import warnings
 from collections.abc import Iterator
@@ -26,12 +27,12 @@ def fit_network(network: Any, part: Part, **settings: Any) -> Predict:
     model = network(device="cpu", random_state=part.seed, n_threads=1, n_cv=1, n_refit=0, verbosity=0, **settings)
     with _quiet():
         model.fit(part.X, part.y, X_val=part.held_out_X, y_val=part.held_out_y)
+    return functools.partial(_predicted, model)
 
-    def predict(X: np.ndarray) -> np.ndarray:
-        with _quiet():
-            return np.asarray(model.predict(X), dtype=np.float64)
 
-    return predict
+def _predicted(model: Any, X: np.ndarray) -> np.ndarray:
+    with _quiet():
+        return np.asarray(model.predict(X), dtype=np.float64)
 
 
 @contextlib.contextmanager

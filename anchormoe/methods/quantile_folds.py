@@ -8,7 +8,7 @@ import numpy as np
 
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.methods.base import StandardisedRegressor
-from anchormoe.methods.fold_stack import Part, Predict, fold_rows
+from anchormoe.methods.fold_stack import Part, Predict, fold_parts
 from anchormoe.methods.smoothing import best_bandwidth, smoothed
 
 NUM_LEVELS = 20
@@ -25,6 +25,8 @@ LEVELS = equal_levels(NUM_LEVELS)
 class QuantileFolds(StandardisedRegressor):
     """Models that predict the quantiles of `LEVELS` (N, 20), each fitted on a fold; the quantiles are averaged.
 
+    Above `folds_up_to` rows there is a model on the first fold only.
+
     Quantiles alone have no density. The NLL comes from smoothing them, with the bandwidth of the lowest out-of-fold
     NLL, and the row says so.
     """
@@ -39,8 +41,8 @@ class QuantileFolds(StandardisedRegressor):
 
     def _fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> None:
         self.models, quantiles, targets = [], [], []
-        for number, (rows, held_out) in enumerate(fold_rows(len(y), seed, folds_up_to=self.folds_up_to)):
-            part = Part(X[rows], y[rows], X[held_out], y[held_out], seed + number)
+        parts = fold_parts(X, y, seed)
+        for part in parts[:1] if len(y) > self.folds_up_to else parts:
             self.models.append(self._fit_part(part))
             quantiles.append(np.sort(self.models[-1](part.held_out_X), axis=1))
             targets.append(part.held_out_y)

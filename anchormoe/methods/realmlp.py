@@ -14,6 +14,8 @@ from anchormoe.methods.quantile_folds import LEVELS, QuantileFolds
 class RealMLP(FoldStack):
     """RealMLP-TD for the mean, fold models averaged, with a t-distribution from out-of-fold residuals."""
 
+    slow = frozenset({"realmlp"})
+
     def __init__(self, *, epochs: int = 256, folds_up_to: int = 2000, random_state: int = 0) -> None:
         super().__init__(folds_up_to=folds_up_to, random_state=random_state)
         self.epochs = epochs
@@ -34,6 +36,6 @@ class RealMLPQuantiles(QuantileFolds):
         return fit_realmlp(part, epochs=self.epochs, train_metric_name=pinball, val_metric_name=pinball)
 
 
-def fit_realmlp(part: Part, *, epochs: int = 256, **settings: Any) -> Predict:
+def fit_realmlp(part: Part, *, epochs: int, **settings: Any) -> Predict:
     """Fit to a part, with the epoch of the lowest held-out error, and return the predictions as a function of rows."""
     return fit_network(RealMLP_TD_Regressor, part, n_epochs=epochs, **settings)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-from anchormoe.methods.base import standardiser
+from anchormoe.methods.base import Standardiser, standardiser
 from anchormoe.methods.catboost import fit_catboost
 from anchormoe.methods.fold_stack import Fitter, FoldStack, Part, Predict
-from anchormoe.methods.lightgbm import fit_lightgbm
+from anchormoe.methods.lightgbm import TUNED, fit_lightgbm
 from anchormoe.methods.realmlp import fit_realmlp
 
 PROCESS_ROWS = 1500  # the cost of a Gaussian process is cubic in its rows
@@ -24,6 +25,8 @@ SEARCH_ROWS = 500
 class StackT(FoldStack):
     """CatBoost, LightGBM, RealMLP-TD and a Gaussian process with non-negative weights from out-of-fold predictions."""
 
+    slow = frozenset({"realmlp"})
+
     def __init__(
         self, *, rounds: int = 5000, epochs: int = 256, folds_up_to: int = 2000, random_state: int = 0
     ) -> None:
@@ -32,8 +35,8 @@ class StackT(FoldStack):
 
     def _members(self) -> dict[str, Sequence[Fitter]]:
         return {
-            "catboost": [functools.partial(fit_catboost, rounds=self.rounds)],
-            "lightgbm": [functools.partial(fit_lightgbm, rounds=self.rounds)],
+            "catboost": [functools.partial(fit_catboost, rounds=self.rounds, depth=6, learning_rate=0.03)],
+            "lightgbm": [functools.partial(fit_lightgbm, rounds=self.rounds, settings=TUNED)],
             "realmlp": [functools.partial(fit_realmlp, epochs=self.epochs)],
             "gaussian_process": [fit_gaussian_process],
         }
@@ -56,4 +59,15 @@ def fit_gaussian_process(part: Part) -> Predict:
         search.fit(X[order[:SEARCH_ROWS]], y[order[:SEARCH_ROWS]])
     rows = order[:PROCESS_ROWS]
     process = GaussianProcessRegressor(search.kernel_, optimizer=None).fit(X[rows], y[rows])
-    return lambda new: process.predict(to_columns(new))
+    return ProcessMean(process, to_columns)
+
+
+@dataclass(frozen=True)
+class ProcessMean:
+    """The means of a Gaussian process of standardised features."""
+
+    process: GaussianProcessRegressor
+    to_columns: Standardiser
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return self.process.predict(self.to_columns(X))

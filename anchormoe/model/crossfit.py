@@ -331,7 +331,7 @@ def _timed_fit(settings: Settings, rows: TrainingRows, seed: int, workers: Worke
     total, anchors = 0.0, []
     members: list[Member] = []
     held_out: list[GaussianMixture] = []
-    for own_seed in repetition_seeds(settings, seed):
+    for own_seed in repetition_seeds(settings, len(rows), seed):
         anchor, seconds = fit_anchor(settings, rows, own_seed, workers)
         start = clock()
         folds = folds_for(settings, rows, own_seed, workers)
@@ -346,9 +346,9 @@ def _timed_fit(settings: Settings, rows: TrainingRows, seed: int, workers: Worke
     return fitted, total + clock() - start
 
 
-def repetition_seeds(settings: Settings, seed: int) -> list[int]:
+def repetition_seeds(settings: Settings, num_rows: int, seed: int) -> list[int]:
     """Return the seed of each repetition of the folds; the first is that of the fit itself."""
-    more = np.random.SeedSequence(seed).generate_state(settings.crossfit.repetitions - 1)
+    more = np.random.SeedSequence(seed).generate_state(settings.crossfit.num_repetitions(num_rows) - 1)
     return [seed, *map(int, more)]
 
 

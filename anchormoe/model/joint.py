@@ -183,7 +183,7 @@ def _timed_fit(settings: Settings, rows: TrainingRows, seed: int, workers: Worke
     total, anchors = 0.0, []
     members: list[Member] = []
     held_out: list[JointMixture] = []
-    for own_seed in repetition_seeds(settings, seed):
+    for own_seed in repetition_seeds(settings, len(rows), seed):
         timed = [fit_anchor(settings_of_anchors, one, own_seed, workers) for one in rows.by_target]
         start = clock()
         folds = folds_for(settings, rows, own_seed, workers)

@@ -243,9 +243,10 @@ class CrossfitSettings:
     folds_when_large: int = 5  # above large_rows, where a model costs more and a larger fold matters less
     large_rows: int = 2000
     repetitions: int = 1  # times that the rows are cut into folds, each time anew
+    repetitions_when_large: int = 1
 
     def __post_init__(self) -> None:
-        _require_positive("crossfit", self, "repetitions")
+        _require_positive("crossfit", self, "repetitions", "repetitions_when_large")
         for name in ("folds", "folds_when_large"):
             require(getattr(self, name) > 1, f"crossfit.{name}", "at least 2", getattr(self, name))
 
@@ -253,6 +254,10 @@ class CrossfitSettings:
         """Return the number of folds for a table of `num_rows` rows."""
         folds = self.folds_when_large if num_rows > self.large_rows else self.folds
         return max(2, min(folds, num_rows // 4))  # at least four rows to a fold, on small tables too
+
+    def num_repetitions(self, num_rows: int) -> int:
+        """Return how many times a table of `num_rows` rows is cut into folds."""
+        return self.repetitions_when_large if num_rows > self.large_rows else self.repetitions
 
 
 Settings = TypeVar("Settings", ModelSettings, TrainingSettings, CrossfitSettings, AnchorSettings)

@@ -96,10 +96,13 @@ class Comparison:
         return pd.DataFrame(complete, index=list(self.datasets))
 
     def pit_counts(self, method: str, dataset: str) -> np.ndarray | None:
-        """Add up the PIT counts of all splits; None if no row holds any, as older rows do not."""
+        """Add up the PIT counts of all splits, each test row counted once.
+
+        None if a row does not hold these counts, as older rows do not.
+        """
         run = self.runs.get((method, dataset))
-        counts = [] if run is None else [value for value in run.column("pit_counts") if isinstance(value, list)]
-        return np.sum(counts, axis=0) if counts else None
+        counts = [] if run is None else [value for value in run.column("pit_counts_once") if isinstance(value, list)]
+        return np.sum(counts, axis=0) if run is not None and len(counts) == len(run.splits) else None
 
     def is_smoothed(self, method: str) -> bool:
         """Tell whether rows of a method say that their density is smoothed from quantiles, draws or residuals."""

@@ -19,7 +19,7 @@ from anchormoe.data.dataset import Dataset, load
 from anchormoe.data.splits import Scheme, share_of_test, subsample
 from anchormoe.distributions.intervals import interval_scores
 from anchormoe.distributions.joint_scores import joint_scores, target_scores
-from anchormoe.distributions.scores import pit_counts, scores
+from anchormoe.distributions.scores import pit, pit_counts, scores
 from anchormoe.errors import UserError
 from anchormoe.rows import Row
 from anchormoe.running import predictions
@@ -110,7 +110,7 @@ def _measure(task: Task, row: Row) -> Row:
     distribution: Any = regressor.predict_dist(dataset.X[test])
     predicted = clock()
     measure = _several_targets if dataset.is_joint else _one_target
-    metrics, further = measure(distribution, dataset, train, test, keep_predictions=task.keep_predictions)
+    metrics, further = measure(distribution, dataset, train, test, task)
     if not all(math.isfinite(value) for value in metrics.values()):
         raise ArithmeticError(f"metrics must be finite, received {metrics}")
     diagnostics = {**dict.fromkeys(_DIAGNOSTICS), **regressor.diagnostics_}
@@ -128,23 +128,26 @@ def _measure(task: Task, row: Row) -> Row:
 
 
 def _one_target(
-    distribution: Distribution, dataset: Dataset, train: np.ndarray, test: np.ndarray, *, keep_predictions: bool
+    distribution: Distribution, dataset: Dataset, train: np.ndarray, test: np.ndarray, task: Task
 ) -> tuple[dict[str, float], Row]:
     """Return the metrics of one target, and what else the row says of its predictions."""
     y, step = dataset.y[test], dataset.step
-    further: Row = {"predictions": predictions.columns(distribution, y, step, test)} if keep_predictions else {}
-    further["pit_counts"] = pit_counts(distribution, y, step)
+    places = pit(distribution, y, step, seed=task.split.number)
+    once = task.split.first_tested(len(dataset.y), dataset.split_key)
+    further: Row = {"pit_counts": pit_counts(places), "pit_counts_once": pit_counts(places[once])}
+    if task.keep_predictions:
+        further["predictions"] = predictions.columns(distribution, y, step, test, places)
     further["intervals"] = interval_scores(distribution, dataset.X[test], y)
     return scores(distribution, y, step), {**further, "scale_y": distribution.scale}
 
 
 def _several_targets(
-    distribution: JointDistribution, dataset: Dataset, train: np.ndarray, test: np.ndarray, *, keep_predictions: bool
+    distribution: JointDistribution, dataset: Dataset, train: np.ndarray, test: np.ndarray, task: Task
 ) -> tuple[dict[str, float], Row]:
     """Return the metrics of several targets together; those of each are in `targets`, by its name and in its unit."""
     y, scale, names = dataset.y[test], dataset.y[train].std(0), dataset.target_names
     further: Row = {}
-    if keep_predictions:
+    if task.keep_predictions:
         further["predictions"] = predictions.joint_columns(distribution, y, names, test)
     further |= {"targets": target_scores(distribution, y, names), "scale_y": scale.tolist()}
     return joint_scores(distribution, y, scale), further

@@ -8,6 +8,7 @@ import json
 from enum import Enum
 from typing import Any
 
+from anchormoe.config.presets import default_calibration
 from anchormoe.config.schema import Config, MethodConfig, RunRules
 from anchormoe.data.catalogue import is_shipped
 from anchormoe.methods import METHODS
@@ -40,6 +41,8 @@ def method_label(config: Config) -> str:
     """Return the name of the method in rows, with the calibration of its whole distribution, as in `ngboost+pit`."""
     name = config.method.target or method_name(config)
     own = config.calibration if has_network(config) else Calibration.none
+    if own is default_calibration(name):  # the name stands for it
+        own = Calibration.none
     maps = [one.value for one in (own, config.method.calibration) if one.maps_cdf]
     return "+".join([name, *maps])
 

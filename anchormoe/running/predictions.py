@@ -18,7 +18,6 @@ import numpy as np
 
 from anchormoe.distributions.base import Distribution
 from anchormoe.distributions.joint_base import JointDistribution
-from anchormoe.distributions.scores import pit
 from anchormoe.errors import UserError
 from anchormoe.rows import IDENTITY, Row
 from anchormoe.running.store import Place, place
@@ -32,7 +31,7 @@ LEVELS = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)
 _LABELS = (*IDENTITY, "code_version")
 
 
-def columns(distribution: Distribution, y: np.ndarray, step: float, rows: np.ndarray) -> Columns:
+def columns(distribution: Distribution, y: np.ndarray, step: float, rows: np.ndarray, pit: np.ndarray) -> Columns:
     """Return what is kept of test rows, in the target's units; `rows` are their places in the dataset.
 
     What scores are computed from is kept in double precision, the rest in single.
@@ -46,7 +45,7 @@ def columns(distribution: Distribution, y: np.ndarray, step: float, rows: np.nda
         "log_prob": distribution.log_prob(y),
         "log_cell": distribution.log_cell(y, step),
         "crps": distribution.crps(y),
-        "pit": pit(distribution, y, step).astype(np.float32),
+        "pit": pit.astype(np.float32),
         **{f"q{level:g}": values.astype(np.float32) for level, values in zip(LEVELS, quantiles, strict=True)},
     }
 

@@ -262,8 +262,8 @@ def _pit(selection: Selection, name: str) -> Iterator[Drawn]:
                 name,
                 "pit",
                 "PIT histogram",
-                f"{heading(method)}, test targets of all splits. A hump means too wide, a bowl too narrow, a slope "
-                "biased.",
+                f"{heading(method)}, test targets of all splits, each row once. A hump means too wide, a bowl too "
+                "narrow, a slope biased.",
                 dataset.pit(counts),
             )
             return

@@ -227,13 +227,13 @@ def what_ingredients_buy(rows: pd.DataFrame, metric: str = "nll_y") -> Figure:
 def pit_histograms(compared: Comparison, method: str) -> Figure:
     """Draw where the test targets of all splits fall in their predicted distributions, a histogram per dataset.
 
-    The band would hold 90% of a calibrated method's bars if all splits had different rows.
+    Each row counts once, in the first split that tests it; the band holds 90% of a calibrated method's bars.
     """
     import scipy.stats
 
     found = {name: counts for name in compared.datasets if (counts := compared.pit_counts(method, name)) is not None}
     if not found:
-        raise UserError(f"a PIT histogram must have rows with pit_counts, received none of {method}; run it again")
+        raise UserError(f"a PIT histogram must have rows with pit_counts_once, received none of {method}; run it again")
     columns = min(3, len(found))
     lines = -(-len(found) // columns)
     figure = new_figure(2.9 * columns, 0.9 + 1.6 * lines)
