@@ -12,6 +12,7 @@ from anchormoe.report.statistics import (
     rank_test,
     studentized_range_quantile,
     two_sided_t,
+    uniformity_p_value,
 )
 
 
@@ -109,3 +110,8 @@ def test_nemenyi_agrees_with_scikit_posthocs() -> None:
 def test_a_missing_score_is_refused() -> None:
     with pytest.raises(ValueError, match="every method on every dataset"):
         rank_test(pd.DataFrame({"a": [1.0, np.nan], "b": [1.0, 2.0], "c": [0.0, 1.0]}))
+
+
+def test_uniformity_is_tested_as_by_scipy() -> None:
+    for counts in (np.array([50, 41, 62, 47]), np.array([90, 110] * 10)):
+        assert uniformity_p_value(counts) == pytest.approx(stats.chisquare(counts).pvalue)

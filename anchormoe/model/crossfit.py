@@ -403,9 +403,10 @@ def _members(
     unit = anchor.rmse(rows) or 1e-8  # zero for a target that never varies
     scaling = Scaling.of_rows(rows.X, rows.y, anchor.mean, anchor_column=settings.anchor_column, unit=unit)
     scaling = scaling.limited(rows.X, anchor.mean)
-    sigma_min = max(settings.model.sigma_min, rounding_error(rows.y, unit) / unit)
+    model_settings = settings.model.for_rows(len(rows))
+    sigma_min = max(model_settings.sigma_min, rounding_error(rows.y, unit) / unit)
     model_settings = dataclasses.replace(
-        settings.model, sigma_min=sigma_min, sigma_max=max(settings.model.sigma_max, sigma_min)
+        model_settings, sigma_min=sigma_min, sigma_max=max(model_settings.sigma_max, sigma_min)
     )
 
     def member(number: int) -> Member:

@@ -217,7 +217,7 @@ def _members(
 
     def member(number: int) -> Member:
         model = initial_joint_model(
-            settings.model,
+            settings.model.for_rows(len(rows)),
             input_dim=len(scaling.column_mean),
             sigma_min=sigma_min,
             sigma_max=np.maximum(settings.model.sigma_max, sigma_min),

@@ -147,7 +147,7 @@ class JointAnchorMoE(AnchorMoE):
         self.experts = JointExperts(  # type: ignore[assignment]
             num_experts=config.num_experts,
             input_dim=input_dim,
-            hidden_dim=config.hidden_dim,
+            hidden_dim=config.width,
             num_components=config.num_components,
             num_targets=num_targets,
             num_shape=num_shape,

@@ -249,7 +249,7 @@ class AnchorMoE(nn.Module):
         self.experts = Experts(
             num_experts=config.num_experts,
             input_dim=input_dim,
-            hidden_dim=config.hidden_dim,
+            hidden_dim=config.width,
             num_components=config.num_components,
             dropout=config.dropout,
         )

@@ -100,7 +100,7 @@ class PaperAnchorMoE:
             rows,
             inner,
             self.anchor,
-            self.model,
+            self.model.for_rows(len(rows)),
             self.train,
             self.feature_fold,
             self.anchor_column,

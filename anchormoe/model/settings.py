@@ -92,6 +92,10 @@ class Backend(Enum):
     torch = "torch"  # autograd, on any device and with any parts
 
 
+LARGE_ROWS = 2000  # tables with more rows may have other folds and wider networks
+WIDTHS = (64, 256)  # of networks whose width the number of rows decides: up to LARGE_ROWS, and above
+
+
 def require(condition: bool, key: str, required: str, received: object) -> None:
     """Raise the one-line error for a setting whose value is not what is required."""
     if not condition:
@@ -113,7 +117,7 @@ class ModelSettings:
     layer_norm: bool = False  # the paper has it, the runs did not: at D=2 it leaves only the two points (1,-1), (-1,1)
     num_experts: int = 8  # K
     top_k: int = 2  # k
-    hidden_dim: int = 128  # h
+    hidden_dim: int | None = 128  # h; null: WIDTHS, by the number of rows
     num_components: int = 3  # C
     router: RouterKind = RouterKind.dot
     router_dim: int = 64  # d_r
@@ -131,9 +135,8 @@ class ModelSettings:
     rank: int = 1  # of covariance=low_rank
 
     def __post_init__(self) -> None:
-        _require_positive(
-            "model", self, "latent_dim", "num_experts", "top_k", "hidden_dim", "num_components", "router_dim", "rank"
-        )
+        sizes = ("latent_dim", "num_experts", "top_k", "num_components", "router_dim", "rank")
+        _require_positive("model", self, *sizes, *(["hidden_dim"] if self.hidden_dim is not None else []))
         require(self.top_k <= self.num_experts, "model.top_k", f"at most num_experts={self.num_experts}", self.top_k)
         require(0 <= self.dropout < 1, "model.dropout", "in [0, 1)", self.dropout)
         require(0 <= self.smoothing < 1, "model.smoothing", "in [0, 1)", self.smoothing)
@@ -147,6 +150,18 @@ class ModelSettings:
             f"at most log_scale_max={self.log_scale_max}",
             self.log_scale_min,
         )
+
+    def for_rows(self, num_rows: int) -> ModelSettings:
+        """Return settings whose width is a number, for a table of `num_rows` rows."""
+        if self.hidden_dim is not None:
+            return self
+        return dataclasses.replace(self, hidden_dim=WIDTHS[num_rows > LARGE_ROWS])
+
+    @property
+    def width(self) -> int:
+        """Return h of settings for a number of rows."""
+        assert self.hidden_dim is not None, "see for_rows"
+        return self.hidden_dim
 
 
 @dataclass
@@ -241,7 +256,7 @@ class CrossfitSettings:
 
     folds: int = 10
     folds_when_large: int = 5  # above large_rows, where a model costs more and a larger fold matters less
-    large_rows: int = 2000
+    large_rows: int = LARGE_ROWS
     repetitions: int = 1  # times that the rows are cut into folds, each time anew
     repetitions_when_large: int = 1
 

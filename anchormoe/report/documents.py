@@ -33,7 +33,7 @@ from anchormoe.distributions.joint_scores import JOINT_METRICS
 from anchormoe.distributions.scores import METRICS, Metric
 from anchormoe.errors import UserError
 from anchormoe.paths import shipped
-from anchormoe.report import check, comparison, extended, ingredients, published, rivals, several_targets, theory
+from anchormoe.report import check, comparison, extended, ingredients, pit, published, rivals, several_targets, theory
 from anchormoe.report.cells import StoredRuns, summarise
 from anchormoe.report.comparison import Comparison
 from anchormoe.report.grid import MISSING, NOT_AVAILABLE, SE, Cell, with_best_bold
@@ -134,6 +134,12 @@ def crossfit_in_print(rows: pd.DataFrame) -> str:
         lines.append([dataset, *scores, _mean(coverage, decimals=3), _mean(seconds, decimals=0)])
     heads = ["dataset", "NLL", "lowest in print", "TabPFN ¹", "CRPS", "lowest in print ¹", "90% coverage", "seconds"]
     return markdown_lines(heads, lines, left=(0, 2, 5))
+
+
+@register
+def best_calibration(rows: pd.DataFrame) -> str:
+    """Write coverage and the test of the PIT histogram of the recipe's preset `best`."""
+    return pit.calibration_of(Comparison(rows[rows["experiment"] == RIVALS_EXPERIMENT]), "anchormoe_best")
 
 
 @register

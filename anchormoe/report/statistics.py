@@ -43,6 +43,12 @@ def paired_test(first: ArrayLike, second: ArrayLike, *, test_share: float = TEST
     return PairedTest(mean, se, two_sided_t(mean / se, k - 1))
 
 
+def uniformity_p_value(counts: np.ndarray) -> float:
+    """Return the p-value of Pearson's chi-squared test that independent values fall into all bins alike."""
+    expected = counts.sum() / len(counts)
+    return chi_squared_tail(float(((counts - expected) ** 2).sum() / expected), len(counts) - 1)
+
+
 @dataclass(frozen=True)
 class RankTest:
     """Friedman's test over datasets.
