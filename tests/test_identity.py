@@ -57,6 +57,7 @@ def test_every_stored_row_is_a_row_of_its_experiment(experiment: str) -> None:
             labels = row_identity(job.config(), 0)
             expected |= {identity({**labels, "split": split}) for split in job.split_numbers()}
     assert set(stored) <= expected
-    if experiment != "split_by_split":  # of wine and concrete it has the full model alone
+    # split_by_split has the full model alone of wine and concrete, and the rivals' sweep takes many hours.
+    if experiment not in ("split_by_split", "rivals"):
         of_first_seed = {key for key, seed in stored.items() if seed == 1}
         assert {key for key in expected if key[5] == 1} == of_first_seed, "a sweep would start anew"

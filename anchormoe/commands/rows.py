@@ -11,7 +11,6 @@ from anchormoe.config.schema import (
     CONTROLS_EXPERIMENT,
     EXTENDED_EXPERIMENT,
     RANKING_EXPERIMENT,
-    RIVALS_EXPERIMENT,
     STOCK_EXPERIMENTS,
     TABLE_EXPERIMENTS,
     THEORY_EXPERIMENT,
@@ -32,7 +31,7 @@ def stored_rows(results_dir: str | None = None, *, beside_shipped: bool = False)
     folders = _folders(results_dir)
     if beside_shipped:
         folders = _unique([*folders, place(shipped("results"))])
-    names = (*STOCK_EXPERIMENTS, *_VARIATIONS, RIVALS_EXPERIMENT, RANKING_EXPERIMENT, EXTENDED_EXPERIMENT)
+    names = (*STOCK_EXPERIMENTS, *_VARIATIONS, RANKING_EXPERIMENT, EXTENDED_EXPERIMENT)
     frames = [load_results(folder, names) for folder in folders]
     frames = [frame.dropna(axis=1, how="all") for frame in frames if len(frame)] or frames[:1]
     return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]

@@ -23,7 +23,7 @@ from anchormoe.model.settings import (
 
 ABLATIONS = ("full", "no_anchor", "no_router", "no_cal")
 # The experiments behind the tables. Their rows have the standard configuration; no other rows enter the tables.
-TABLE_EXPERIMENTS = ("split_by_split", "tables", "corrected", "comparison", "crossfit")
+TABLE_EXPERIMENTS = ("split_by_split", "tables", "corrected", "comparison", "crossfit", "rivals")
 STOCK_EXPERIMENTS = (*TABLE_EXPERIMENTS, "ingredients")
 CALIBRATION_EXPERIMENT = "calibration"  # all calibrations of the fast preset on the same fits
 CONTROLS_EXPERIMENT = "controls"  # the cross-fitted recipe beside simpler densities on its stack of anchors

@@ -23,7 +23,6 @@ import pandas as pd
 from anchormoe.config.schema import (
     CONTROLS_EXPERIMENT,
     EXTENDED_EXPERIMENT,
-    RIVALS_EXPERIMENT,
     SEVERAL_TARGETS_EXPERIMENT,
     STOCK_EXPERIMENTS,
     TABLE_EXPERIMENTS,
@@ -45,7 +44,6 @@ PAGE_EXPERIMENTS = (
     *STOCK_EXPERIMENTS,
     CONTROLS_EXPERIMENT,
     EXTENDED_EXPERIMENT,
-    RIVALS_EXPERIMENT,
     THEORY_EXPERIMENT,
     SEVERAL_TARGETS_EXPERIMENT,
 )
@@ -139,7 +137,7 @@ def crossfit_in_print(rows: pd.DataFrame) -> str:
 @register
 def best_calibration(rows: pd.DataFrame) -> str:
     """Write coverage and the test of the PIT histogram of the recipe's preset `best`."""
-    return pit.calibration_of(Comparison(rows[rows["experiment"] == RIVALS_EXPERIMENT]), "anchormoe_best")
+    return pit.calibration_of(_compared(rows), "anchormoe_best")
 
 
 @register

@@ -1,4 +1,4 @@
-"""The presets of the recipe beside modern rivals, on the datasets where all of them have all splits."""
+"""The presets of the recipe beside modern rivals."""
 
 from __future__ import annotations
 
@@ -39,22 +39,21 @@ def rivals_lead(rows: pd.DataFrame) -> str:
     if not compared.datasets:
         return _NOTHING
     best, *others = compared.methods
-    rivals = [method for method in others if method not in PRESETS]
     found = []
-    for rival in rivals:
+    for rival in [method for method in others if method not in PRESETS]:
         better = worse = 0
-        for dataset in compared.datasets:
+        common = [name for name in compared.datasets if _is_complete(compared, rival, name)]
+        for dataset in common:
             paired = compared.paired(METRIC, rival, best, dataset)
-            assert paired is not None  # every dataset here has all splits of both
+            assert paired is not None  # both have all splits
             test, _ = paired
             better += test.p_value < LEVEL and test.mean > 0
             worse += test.p_value < LEVEL and test.mean < 0
-        found.append(f"{comparison.heading(rival)} on {better or 'none'} and worse on {worse or 'none'}")
-    datasets = f"{len(compared.datasets)} dataset{'' if len(compared.datasets) == 1 else 's'}"
+        found.append(f"{comparison.heading(rival)} on {better} of {len(common)} and worse on {worse or 'none'}")
     return (
         f"By paired tests of the CRPS (p < {LEVEL:g}, corrected for overlapping training sets, not adjusted for their "
-        f"number), {comparison.heading(best)} is better than "
-        f"{'; than '.join(found)}, of {datasets}."
+        f"number), {comparison.heading(best)} is better than {'; than '.join(found)}. A dataset counts where all "
+        f"{NUM_SPLITS} splits of both are stored."
     )
 
 
@@ -96,7 +95,10 @@ def _decimals(cell: Cell, decimals: int) -> str:
 
 
 def _scores(rows: pd.DataFrame, metric: str) -> str:
-    """Write means and standard errors, a line for every method; bold: the lowest of its dataset."""
+    """Write means and standard errors, a line for every method; bold: the lowest of its dataset.
+
+    The average rank is over the datasets where all of the methods have all splits.
+    """
     compared = _compared(rows)
     if not compared.datasets:
         return _NOTHING
@@ -104,25 +106,33 @@ def _scores(rows: pd.DataFrame, metric: str) -> str:
         with_best_bold([compared.cell(METRICS[metric], method, dataset) for method in compared.methods])
         for dataset in compared.datasets
     ]
-    ranks = compared.means(metric).rank(axis=1).mean()
+    common = [name for name in compared.datasets if all(_is_complete(compared, one, name) for one in compared.methods)]
+    ranks = Comparison(_of_rivals(rows), datasets=common).means(metric)[compared.methods].rank(axis=1).mean()
     lines = [
-        [comparison.heading(method), f"{ranks[method]:.1f}", *(markdown_cell(column[number]) for column in columns)]
+        [
+            comparison.heading(method),
+            f"{ranks[method]:.1f}" if common else NOT_AVAILABLE,
+            *(markdown_cell(column[number]) for column in columns),
+        ]
         for number, method in enumerate(compared.methods)
     ]
-    return markdown_lines(["method", "average rank", *compared.datasets], lines)
+    return markdown_lines(["method", f"average rank on {len(common)}", *compared.datasets], lines)
 
 
 def _compared(rows: pd.DataFrame) -> Comparison:
-    """Compare on the datasets where the presets and every rival with rows have all splits."""
+    """Compare methods with all splits of a dataset, on the datasets where the presets and a rival have them."""
+    compared = Comparison(_of_rivals(rows))
+    complete = {
+        name: [one for one in compared.methods if _is_complete(compared, one, name)] for name in compared.datasets
+    }
+    datasets = [name for name, methods in complete.items() if set(PRESETS) < set(methods)]
+    methods = {method for name in datasets for method in complete[name]}
     own = _of_rivals(rows)
-    compared = Comparison(own)
+    return Comparison(own[own["method"].isin(methods)], datasets=datasets)
 
-    def is_complete(dataset: str) -> bool:
-        return all(len(compared.values(METRIC, method, dataset)) == NUM_SPLITS for method in compared.methods)
 
-    has_rivals = set(compared.methods) - set(PRESETS)
-    datasets = [name for name in published.DATASETS if has_rivals and is_complete(name)]
-    return Comparison(own, datasets=datasets)
+def _is_complete(compared: Comparison, method: str, dataset: str) -> bool:
+    return len(compared.values(METRIC, method, dataset)) == NUM_SPLITS
 
 
 def _of_rivals(rows: pd.DataFrame) -> pd.DataFrame:
