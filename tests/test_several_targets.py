@@ -116,6 +116,14 @@ def test_five_targets(covariance: str) -> None:
     assert model.fitted_.members[0].model.config.covariance.value == covariance
 
 
+def test_the_recipe_best_calibrates_means_where_there_is_no_one_distribution_function() -> None:
+    X, y = table()
+    own, stated = (quick(recipe="best", calibration=one).fit(X, y).predict(X) for one in ("auto", "weighted"))
+    np.testing.assert_array_equal(own, stated)
+    with pytest.raises(ValueError, match="calibration must be none, linear or weighted with several targets"):
+        quick(recipe="best", calibration="pit").fit(X, y)
+
+
 def test_weights_of_rows_count() -> None:
     X, y = table()
     weight = np.r_[np.zeros(50), np.ones(150)]

@@ -45,9 +45,7 @@ def make_recipe(
     if estimator.loss != "nll":
         train = dataclasses.replace(train, loss=as_enum(Loss, estimator.loss, "loss"))
     train = dataclasses.replace(train, device=_device(estimator.device, train.device))
-    calibration = preset.calibration
-    if estimator.calibration != "auto":
-        calibration = as_enum(Calibration, estimator.calibration, "calibration")
+    calibration = _calibration(estimator.calibration, preset.calibration, several_targets=names is not None)
     recipe = PaperAnchorMoE if estimator.recipe == "paper" else CrossfitAnchorMoE
     further = dict(estimator.recipe_parameters or {})
     _require_parameters(recipe, further)
@@ -83,6 +81,13 @@ def _settings(preset: Any, given: Any, sizes: Mapping[str, Any], what: str) -> A
     base = given if isinstance(given, type(preset)) else changed(preset, given or {}, what)
     stated = {name: value for name, value in sizes.items() if value is not None}
     return changed(base, stated, what) if stated else base
+
+
+def _calibration(wanted: Any, preset: Calibration, *, several_targets: bool) -> Calibration:
+    """Return the calibration; several targets have no one distribution function to map, so theirs maps the means."""
+    if wanted != "auto":
+        return as_enum(Calibration, wanted, "calibration")
+    return Calibration.weighted if several_targets and preset.maps_cdf else preset
 
 
 def _crossfit_settings(preset: CrossfitSettings, folds: Any) -> CrossfitSettings:

@@ -51,9 +51,9 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
     ----------
     recipe : {"fast", "best", "crossfit", "paper"}
         The first three stack several anchors out of fold and train a network per fold. `crossfit` is the model of the
-        paper with four experts and a router; `fast` has one expert and fewer anchors; `best` has more anchors than
-        `crossfit` and cuts the rows into folds twice. `paper` is the recipe of the paper, one boosted anchor and one
-        network. Parameters that are None take the recipe's preset.
+        paper with four experts and a router; `fast` has one expert and fewer anchors; `best` has one expert, more
+        anchors than `crossfit` and more folds. `paper` is the recipe of the paper, one boosted anchor and one network.
+        Parameters that are None take the recipe's preset.
     anchor : "auto", str, regressor or None
         The point regressor whose mean the experts correct: a name of conf/anchor (such as "stack", "xgboost", "trees",
         "kernel", "ridge"), any scikit-learn regressor, or None for experts without an anchor.
@@ -66,7 +66,8 @@ class AnchorMoERegressor(RegressorMixin, BaseEstimator):
     calibration : {"auto", "none", "linear", "weighted", "pit", "conformal"}
         What is fitted on rows that were held out: `linear` and `weighted` map the predicted means; `pit` and
         `conformal` map the whole distribution function, the first to be smooth, the second so that its intervals cover
-        what they promise (docs/calibration.md). With several targets the last two are refused.
+        what they promise (docs/calibration.md). With several targets the last two are refused. `auto` is `pit` for the
+        recipe `best` (with several targets `weighted`), `linear` for `paper`, and `weighted` for the others.
     covariance : {"full", "low_rank", "diagonal"}
         The covariance of a Gaussian where there are several targets: any; a diagonal one plus one of rank `rank`, a
         setting of `network`; or a diagonal one, whose targets depend on each other only through means and weights.

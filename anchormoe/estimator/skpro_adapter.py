@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
+from anchormoe.config.presets import recipe_preset
 from anchormoe.distributions.mixture import GaussianMixture
 from anchormoe.estimator.regressor import AnchorMoERegressor
 
@@ -101,6 +102,8 @@ class AnchorMoEProbaRegressor(BaseProbaRegressor):
 
     def _fit(self, X: pd.DataFrame, y: pd.DataFrame) -> AnchorMoEProbaRegressor:
         regressor = AnchorMoERegressor() if self.regressor is None else clone(self.regressor)
+        if regressor.calibration == "auto" and recipe_preset(regressor.recipe).calibration.maps_cdf:
+            regressor.set_params(calibration="weighted")  # a distribution of skpro is a mixture
         self.regressor_ = regressor.fit(_with_text_names(X), y.iloc[:, 0])
         self._target_columns = y.columns
         return self

@@ -330,6 +330,7 @@ register(extended.extended_crps)
 register(rivals.presets)
 register(rivals.rivals_nll)
 register(rivals.rivals_crps)
+register(rivals.rivals_seconds)
 
 
 @register

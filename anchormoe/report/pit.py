@@ -5,7 +5,7 @@ from __future__ import annotations
 from anchormoe.distributions.scores import METRICS
 from anchormoe.report import published
 from anchormoe.report.comparison import Comparison
-from anchormoe.report.grid import MISSING
+from anchormoe.report.grid import NOT_AVAILABLE
 from anchormoe.report.render import markdown_lines
 from anchormoe.report.statistics import uniformity_p_value
 
@@ -22,7 +22,7 @@ def calibration_of(compared: Comparison, method: str) -> str:
     for dataset in published.DATASETS:
         cell, counts = compared.cell(METRICS["coverage_90"], method, dataset), compared.pit_counts(method, dataset)
         if cell.mean is None or counts is None:
-            lines.append([dataset, *[MISSING] * 5])
+            lines.append([dataset, *[NOT_AVAILABLE] * 5])
             continue
         p_value, relative = uniformity_p_value(counts), len(counts) * counts / counts.sum()
         covered += WANTED[0] <= cell.mean <= WANTED[1]

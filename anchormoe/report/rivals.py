@@ -33,6 +33,19 @@ def rivals_crps(rows: pd.DataFrame) -> str:
     return _scores(rows, METRIC)
 
 
+def rivals_seconds(rows: pd.DataFrame) -> str:
+    """Write the mean seconds to fit a split of the presets and of every rival."""
+    compared = _compared(rows)
+    lines = [
+        [
+            comparison.heading(method),
+            *(_decimals(compared.cell(METRICS["fit_seconds"], method, dataset), 1) for dataset in compared.datasets),
+        ]
+        for method in compared.methods
+    ]
+    return markdown_lines(["method", *compared.datasets], lines)
+
+
 def rivals_lead(rows: pd.DataFrame) -> str:
     """Write how often `best` is better and worse than each rival, by paired tests of the CRPS."""
     compared = _compared(rows)
@@ -90,8 +103,12 @@ def presets(rows: pd.DataFrame) -> str:
     return markdown_lines(["dataset", *first, "CRPS fast over best", *last], lines)
 
 
+def _text(cell: Cell) -> str:
+    return NOT_AVAILABLE if cell.mean is None else markdown_cell(cell)
+
+
 def _decimals(cell: Cell, decimals: int) -> str:
-    return cell.absent if cell.mean is None else f"{cell.mean:.{decimals}f}"
+    return NOT_AVAILABLE if cell.mean is None else f"{cell.mean:.{decimals}f}"
 
 
 def _scores(rows: pd.DataFrame, metric: str) -> str:
@@ -112,7 +129,7 @@ def _scores(rows: pd.DataFrame, metric: str) -> str:
         [
             comparison.heading(method),
             f"{ranks[method]:.1f}" if common else NOT_AVAILABLE,
-            *(markdown_cell(column[number]) for column in columns),
+            *(_text(column[number]) for column in columns),
         ]
         for number, method in enumerate(compared.methods)
     ]

@@ -224,6 +224,15 @@ def what_ingredients_buy(rows: pd.DataFrame, metric: str = "nll_y") -> Figure:
     return figure
 
 
+def most_counted(compared: Comparison) -> str:
+    """Return the first of the methods that have PIT counts on most datasets."""
+
+    def number(method: str) -> int:
+        return sum(compared.pit_counts(method, name) is not None for name in compared.datasets)
+
+    return max(compared.methods, key=number)
+
+
 def pit_histograms(compared: Comparison, method: str) -> Figure:
     """Draw where the test targets of all splits fall in their predicted distributions, a histogram per dataset.
 
