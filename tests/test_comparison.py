@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 
 from anchormoe.config.schema import NUM_SPLITS
 from anchormoe.distributions import scores
 from anchormoe.distributions.scores import Metric
 from anchormoe.errors import UserError
-from anchormoe.report import comparison, published, render
+from anchormoe.report import comparison, pit, published, render
 from anchormoe.report.comparison import Comparison
 from anchormoe.report.figures import across
 from anchormoe.report.grid import Table
@@ -260,6 +261,30 @@ def test_pit_histograms_add_the_counts_of_all_splits() -> None:
     assert counts is not None
     assert counts.tolist() == expected.tolist()
     assert Comparison(made_up_rows()).pit_counts("mdn", "boston") is None
+    assert Comparison(made_up_rows(pit_counts_once=[0] * 4)).pit_counts("mdn", "boston") is None, "no row is counted"
     figure = across.pit_histograms(Comparison(rows), "mdn")
     heights = [bar.get_height() for bar in figure.axes[0].patches if bar.get_width() == 0.92 * 0.25]
     assert heights == pytest.approx((4 * expected / expected.sum()).tolist())
+
+
+def test_calibration_is_told_of_every_dataset_and_counted_where_it_is_whole() -> None:
+    even, uneven = [10] * 20, [9, 11] * 10
+    rows = made_up_rows(coverage_90=0.9)
+    rows["pit_counts_once"] = [even if name == "boston" else uneven for name in rows["dataset"]]
+    rows.loc[rows["dataset"] == "yacht", "coverage_90"] = 0.95
+    rows = rows[~((rows["dataset"] == "wine") & (rows["split"] == 3))]
+    lines = [line.split(" | ") for line in pit.calibration_of(Comparison(rows), "mdn").splitlines()]
+    by_dataset = {line[0].strip("| "): line for line in lines}
+    assert by_dataset["boston"][2:4] == ["4000", "1"]
+    assert by_dataset["datasets"][1] == "7 of 8 in 88% to 92%"
+    expected = scipy.stats.chisquare(20 * np.array(uneven)).pvalue
+    assert by_dataset["concrete"][3] == f"**{expected:.2g}**"
+    assert by_dataset["datasets"][3] == "1 of 8 pass"
+    assert "(19/20)" in by_dataset["wine"][1]
+
+
+def test_the_method_with_most_counts_is_the_first_of_those() -> None:
+    rows = made_up_rows()
+    rows["pit_counts_once"] = [[1, 1] if method in ("ngboost", "mdn") else None for method in rows["method"]]
+    compared = Comparison(rows)
+    assert across.most_counted(compared) == next(name for name in compared.methods if name in ("ngboost", "mdn"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -15,6 +16,7 @@ from anchormoe.model.paper import PaperAnchorMoE
 from anchormoe.model.settings import AnchorKind, AnchorSettings, TrainingSettings
 from anchormoe.paths import shipped
 from anchormoe.report import figure_data, figures, published
+from anchormoe.report.comparison import Comparison
 from anchormoe.report.figures import across, published_numbers, style
 from anchormoe.report.selection import Selection, select
 from anchormoe.running import figure_data as computed
@@ -153,3 +155,11 @@ def test_the_command_writes_both_formats(tmp_path: Path, capsys: pytest.CaptureF
     assert names == ["paper/1_architecture.png", "paper/1_architecture.svg", "units.png", "units.svg"]
     assert main(["figures", "only=unitz", f"output={tmp_path}"]) == 2
     assert "received unitz" in capsys.readouterr().err
+
+
+def test_rows_without_a_method_to_compare_have_no_pit_figure(selection: Selection) -> None:
+    empty = dataclasses.replace(selection, compared=Comparison(selection.rows.iloc[:0]))
+    with style.house_style():
+        names = [item.name for item in figures.across_figures(empty)]
+    assert "resolution" in names
+    assert "pit" not in names

@@ -47,6 +47,23 @@ def test_hash_of_a_configuration_is_the_pinned_one(line: str) -> None:
     assert row_identity(job.config(), 1)["config_hash"] == GOLDEN[line]
 
 
+@pytest.mark.parametrize(
+    ("line", "label"),
+    [
+        ("method=anchormoe_best", "anchormoe_best"),
+        ("method=anchormoe_best calibration=none", "anchormoe_best+none"),
+        ("method=anchormoe_best calibration=conformal", "anchormoe_best+conformal"),
+        ("method=anchormoe_fast", "anchormoe_fast"),
+        ("method=anchormoe_fast calibration=none", "anchormoe_fast"),
+        ("method=anchormoe_fast calibration=pit", "anchormoe_fast+pit"),
+        ("method=ngboost method.calibration=pit", "ngboost+pit"),
+    ],
+)
+def test_a_label_states_the_calibration_of_the_whole_distribution(line: str, label: str) -> None:
+    (job,) = parse(["dataset=yacht", "protocol=clean", *line.split()])
+    assert row_identity(job.config(), 1)["method"] == label
+
+
 @pytest.mark.parametrize("experiment", STOCK_EXPERIMENTS)
 def test_every_stored_row_is_a_row_of_its_experiment(experiment: str) -> None:
     stored = {identity(row): row["seed"] for path in (RESULTS / experiment).glob("*.jsonl") for row in store.read(path)}

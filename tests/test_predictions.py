@@ -58,6 +58,11 @@ def test_every_score_of_a_row_can_be_computed_from_its_predictions(folder: Path)
         assert inside.mean() == pytest.approx(row["coverage_90"])
         assert (mine["q0.25"] < mine["q0.75"]).all()
         assert "predictions" not in row
+    first = kept.sort_values("split", kind="stable").drop_duplicates("row")
+    assert len(first) < len(kept)
+    for row in rows:
+        places = first.loc[first["split"] == row["split"], "pit"]
+        assert np.histogram(places, bins=20, range=(0, 1))[0].tolist() == row["pit_counts_once"]
 
 
 def test_predictions_change_neither_the_row_nor_its_identity(folder: Path) -> None:

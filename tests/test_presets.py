@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from anchormoe import AnchorMoERegressor
 from anchormoe.config.compose import jobs
 from anchormoe.config.presets import RECIPES, recipe_preset
 from anchormoe.estimator.sizing import LARGE_ROWS, at_size
-from anchormoe.model.settings import AnchorKind
+from anchormoe.model.settings import SMALL_TABLE, WIDTHS, AnchorKind
 
 CROSSFITTED = sorted(set(RECIPES) - {"paper"})
 
@@ -42,6 +44,18 @@ def test_large_tables_get_histograms_in_place_of_exact_trees(recipe: str) -> Non
     assert set(kinds) == {AnchorKind.xgboost, *others}
     assert large.train.epochs == preset.train.epochs / 4
     assert large.train.batch_size == preset.train.batch_size * 4
+
+
+def test_the_number_of_rows_decides_the_width_unless_it_is_stated() -> None:
+    settings = recipe_preset("best").model
+    assert [settings.for_rows(rows).width for rows in (SMALL_TABLE, SMALL_TABLE + 1)] == list(WIDTHS)
+    stated = dataclasses.replace(settings, hidden_dim=7)
+    assert stated.for_rows(SMALL_TABLE + 1).width == 7
+    X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+    quick = {"anchor": "ridge", "folds": 2, "training": {"epochs": 1, "min_steps": 0}, "random_state": 0}
+    for hidden_dim, width in ((None, WIDTHS[0]), (5, 5)):
+        model = AnchorMoERegressor("best", hidden_dim=hidden_dim, **quick).fit(X, X[:, 0])
+        assert {member.model.config.width for member in model.fitted_.members} == {width}
 
 
 @pytest.mark.parametrize("recipe", CROSSFITTED)

@@ -61,7 +61,24 @@ def test_a_rival_without_a_whole_dataset_is_left_out() -> None:
     assert "CatBoost" in rivals.rivals_crps(rows)
 
 
+def test_rivals_without_a_dataset_in_common_have_no_rank() -> None:
+    rows = rows_of(BOTH)
+    lacking = rows["method"].eq("catboost") & rows["dataset"].eq("boston")
+    lacking |= rows["method"].eq("stack_t") & rows["dataset"].eq("yacht")
+    lines = rivals.rivals_crps(rows[~(lacking & rows["split"].eq(7))]).splitlines()
+    assert lines[0] == "| method | average rank on 0 | boston | yacht |"
+    assert [line.split("|")[2].strip() for line in lines[2:]] == ["–"] * 4
+
+
+def test_seconds_are_those_of_the_rows() -> None:
+    rows = rows_of(BOTH)
+    rows["fit_seconds"] = 2.0 + rows["method"].eq("stack_t")
+    lines = rivals.rivals_seconds(rows).splitlines()
+    assert [line.split("|")[2].strip() for line in lines[2:]] == ["2.0", "2.0", "3.0", "2.0"]
+
+
 def test_without_rivals_nothing_is_claimed() -> None:
     rows = rows_of({name: BOTH[name] for name in ("anchormoe_best", "anchormoe_fast")})
-    assert rivals.rivals_lead(rows) == rivals.rivals_nll(rows) == "No dataset has all splits of all rivals yet."
+    assert rivals.rivals_lead(rows) == rivals.rivals_nll(rows) == rivals.rivals_seconds(rows)
+    assert rivals.rivals_lead(rows) == "No dataset has all splits of all rivals yet."
     assert rivals.build(rows) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import scipy.stats
 from anchormoe import methods
 from anchormoe.distributions.scores import interval_coverage
 from anchormoe.errors import UserError
-from anchormoe.methods import fold_stack
+from anchormoe.methods import calibrated, fold_stack
 from anchormoe.methods.fold_stack import FoldStack, Part, Predict, fold_parts
 from anchormoe.methods.residual_scale import ResidualScale
 from anchormoe.methods.smoothing import smoothed
@@ -105,17 +106,29 @@ def test_a_slow_member_is_fitted_once_on_many_rows_and_counts_by_the_rows_that_i
     assert np.corrcoef(stack.predict_dist(X).mean, y)[0, 1] > 0.99
 
 
-def test_methods_share_a_member_and_each_counts_its_seconds(tmp_path: Path) -> None:
+def test_methods_share_a_member_and_each_counts_its_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count()  # a clock that goes on by one whenever it is looked at
+    for module in (fold_stack, calibrated):
+        monkeypatch.setattr(module, "clock", ticks.__next__)
     X, y = noisy(200)
     rounds = {"rounds": 30, "random_state": 3}
-    alone = methods.make("lightgbm", {**rounds, "settings": ["tuned"]}).fit(X, y)
+
+    def lightgbm() -> methods.Regressor:
+        return methods.make("lightgbm", {**rounds, "settings": ["tuned"]})
+
+    alone = lightgbm().fit(X, y)
     with shared_fits(str(tmp_path)):
         stack = methods.make("stack_t", {**rounds, "epochs": 1}).fit(X, y)
         fits = len(list(tmp_path.rglob("output.pkl")))
-        again = methods.make("lightgbm", {**rounds, "settings": ["tuned"]}).fit(X, y)
+        assert fits == 20  # four members on five folds: all can be stored
+        again = lightgbm().fit(X, y)
         assert len(list(tmp_path.rglob("output.pkl"))) == fits
+        new, loaded = (calibrated.Calibrated(lightgbm(), "pit", folds=2).fit(X, y) for _ in range(2))
     np.testing.assert_array_equal(again.predict_dist(X).mean, alone.predict_dist(X).mean)
-    assert 0 < again.diagnostics_["fit_seconds"] < stack.diagnostics_["fit_seconds"]
+    assert (
+        0 < again.diagnostics_["fit_seconds"] == alone.diagnostics_["fit_seconds"] < stack.diagnostics_["fit_seconds"]
+    )
+    assert loaded.diagnostics_["fit_seconds"] == new.diagnostics_["fit_seconds"] > again.diagnostics_["fit_seconds"]
 
 
 def test_smoothed_quantiles_keep_their_spread() -> None:

@@ -356,10 +356,11 @@ def run(*arguments: str) -> int:
 
 def test_the_harness_from_configuration_to_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = f"results_dir={tmp_path}"
-    methods = "anchormoe_crossfit,anchormoe_diagonal,independent,stack_gaussian"
+    methods = "anchormoe_crossfit,anchormoe_best,anchormoe_diagonal,independent,stack_gaussian"
     assert run("dataset=energy_joint", f"method={methods}", "predictions=true", out) == 0
     rows = load_results(tmp_path, kind="joint")
-    assert len(rows) == 8
+    assert len(rows) == 10
+    assert set(rows["calibration"]) == {"weighted"}  # best maps the distribution function of a single target
     assert set(rows["kind"]) == {"joint"}
     assert len(load_results(tmp_path)) == 0  # tables of one target never see them
     for column in ("nll_joint_y", "energy_score_z", "variogram_score_z", "fit_seconds"):
@@ -429,6 +430,7 @@ def test_a_table_of_the_users_with_two_targets(tmp_path: Path, monkeypatch: pyte
         (["dataset=energy", "method=independent"], "method=independent must have a dataset of several targets"),
         (["dataset=energy", "method=stack_gaussian"], "method=stack_gaussian must have a dataset of several targets"),
         (["dataset=energy_joint", "method=anchormoe_crossfit", "calibration=pit"], "calibration must be none, linear"),
+        (["dataset=energy_joint", "method=anchormoe_best", "calibration=pit"], "calibration must be none, linear"),
         (["dataset=energy_joint", "method=independent", "method.calibration=conformal"], "method.calibration must be"),
         (["rank", "dataset=energy_joint", "methods=anchormoe_crossfit", "splits=1"], "rank needs a dataset of one"),
         (["data", "check", "energy_joint"], "preflight needs a dataset of one target"),

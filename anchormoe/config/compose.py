@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from anchormoe.config.presets import default_calibration
 from anchormoe.config.schema import ABLATIONS, JobConfig
 from anchormoe.data.catalogue import catalogue
 from anchormoe.errors import UserError
+from anchormoe.model.settings import Calibration
 from anchormoe.paths import shipped
 
 GROUPS = ("dataset", "protocol", "anchor", "model", "method", "ingredient", "ablation", "experiment", "engine")
@@ -66,7 +68,19 @@ def to_job(config: Any, overrides: Sequence[str] = ()) -> JobConfig:
     _refuse_unknown_keys(config, job, "")
     if job.ablation not in ABLATIONS:
         raise UserError(f"ablation must be one of {', '.join(ABLATIONS)}, received {job.ablation}")
+    if not any(override.startswith("calibration=") for override in overrides):
+        job.calibration = _usable(job)
     return job
+
+
+def _usable(job: JobConfig) -> Calibration:
+    """Return the calibration of a recipe that was not asked for another one.
+
+    Several targets have no one distribution function to map, so that theirs maps the means.
+    """
+    several = len(job.dataset.choose_variant()[1].targets) > 1
+    preset = default_calibration(job.method.name)
+    return Calibration.weighted if several and preset is job.calibration and preset.maps_cdf else job.calibration
 
 
 def _import_paths_apart(argument: str) -> list[str]:

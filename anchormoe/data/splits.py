@@ -60,10 +60,10 @@ class OuterSplit:
         return permutation[:cut], permutation[cut:]
 
     def first_tested(self, num_rows: int, key: np.ndarray | None = None) -> np.ndarray:
-        """Tell of each test row whether no split with a smaller number tests it.
+        """Return for each test row whether no earlier split tests it.
 
-        Test rows of random splits overlap. Added up over splits from the first on, these are different rows, which a
-        test of independent values asks for.
+        Test rows of random splits overlap. Such rows, collected from split 1 on, are all different, which a test of
+        independent values asks for.
         """
         _, test = self.rows(num_rows, key)
         earlier = [dataclasses.replace(self, number=number).rows(num_rows, key)[1] for number in range(1, self.number)]

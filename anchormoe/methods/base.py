@@ -81,7 +81,7 @@ class StandardisedRegressor(ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Standardiser:
-    """A map of columns to what they are above a mean, in standard deviations."""
+    """Subtracts each column's mean and divides by its standard deviation."""
 
     mean: np.ndarray
     std: np.ndarray

@@ -14,6 +14,7 @@ from anchormoe.methods.base import StandardisedRegressor
 from anchormoe.methods.residual_scale import ResidualScale
 from anchormoe.model.kernels.clock import clock
 from anchormoe.model.sharing import shared
+from anchormoe.model.training_rows import folds_of
 
 NUM_FOLDS = 5
 
@@ -35,7 +36,7 @@ Fitter = Callable[[Part], Predict]
 
 def fold_parts(X: np.ndarray, y: np.ndarray, seed: int) -> list[Part]:
     """Return five parts; each holds out another fifth of the rows."""
-    folds = np.array_split(np.random.default_rng(seed).permutation(len(y)), NUM_FOLDS)
+    folds = folds_of(len(y), NUM_FOLDS, seed=seed)
     parts = []
     for number, held_out in enumerate(folds):
         rows = np.concatenate([*folds[:number], *folds[number + 1 :]])

@@ -92,8 +92,8 @@ class Backend(Enum):
     torch = "torch"  # autograd, on any device and with any parts
 
 
-LARGE_ROWS = 2000  # tables with more rows may have other folds and wider networks
-WIDTHS = (64, 256)  # of networks whose width the number of rows decides: up to LARGE_ROWS, and above
+SMALL_TABLE = 2000  # rows; larger tables may have other folds and wider networks
+WIDTHS = (64, 256)  # of networks whose width the number of rows decides: of small tables, and of larger ones
 
 
 def require(condition: bool, key: str, required: str, received: object) -> None:
@@ -155,12 +155,12 @@ class ModelSettings:
         """Return settings whose width is a number, for a table of `num_rows` rows."""
         if self.hidden_dim is not None:
             return self
-        return dataclasses.replace(self, hidden_dim=WIDTHS[num_rows > LARGE_ROWS])
+        return dataclasses.replace(self, hidden_dim=WIDTHS[num_rows > SMALL_TABLE])
 
     @property
     def width(self) -> int:
-        """Return h of settings for a number of rows."""
-        assert self.hidden_dim is not None, "see for_rows"
+        """Return the number of hidden units; where it is None, `for_rows` must have chosen it."""
+        assert self.hidden_dim is not None
         return self.hidden_dim
 
 
@@ -256,9 +256,9 @@ class CrossfitSettings:
 
     folds: int = 10
     folds_when_large: int = 5  # above large_rows, where a model costs more and a larger fold matters less
-    large_rows: int = LARGE_ROWS
-    repetitions: int = 1  # times that the rows are cut into folds, each time anew
-    repetitions_when_large: int = 1
+    large_rows: int = SMALL_TABLE
+    repetitions: int = 1  # times that up to large_rows rows are cut into folds, each time anew
+    repetitions_when_large: int = 1  # the same above large_rows
 
     def __post_init__(self) -> None:
         _require_positive("crossfit", self, "repetitions", "repetitions_when_large")

@@ -96,13 +96,14 @@ class Comparison:
         return pd.DataFrame(complete, index=list(self.datasets))
 
     def pit_counts(self, method: str, dataset: str) -> np.ndarray | None:
-        """Add up the PIT counts of all splits, each test row counted once.
+        """Add up the PIT counts of all splits, each test row counted in the first split of the plan that tests it.
 
-        None if a row does not hold these counts, as older rows do not.
+        None if a row does not hold these counts, as older rows do not, or if no split counts a row.
         """
         run = self.runs.get((method, dataset))
         counts = [] if run is None else [value for value in run.column("pit_counts_once") if isinstance(value, list)]
-        return np.sum(counts, axis=0) if run is not None and len(counts) == len(run.splits) else None
+        total = np.sum(counts, axis=0) if run is not None and len(counts) == len(run.splits) else None
+        return None if total is None or total.sum() == 0 else total
 
     def is_smoothed(self, method: str) -> bool:
         """Tell whether rows of a method say that their density is smoothed from quantiles, draws or residuals."""

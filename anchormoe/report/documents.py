@@ -79,6 +79,16 @@ def _generated(kind: str, name: str, rows: pd.DataFrame) -> str:
 @register
 def average_ranks(rows: pd.DataFrame) -> str:
     """Write the average rank of every method by each ranked metric, and the coverage of its 90% intervals."""
+    return _average_ranks(rows)
+
+
+@register
+def leading_ranks(rows: pd.DataFrame) -> str:
+    """Write the average ranks of the ten methods that lead, ranked among all."""
+    return _average_ranks(rows, most=10)
+
+
+def _average_ranks(rows: pd.DataFrame, most: int | None = None) -> str:
     compared = _compared(rows)
     metrics = compared.ranked()
     ranks = pd.DataFrame({metric.label: compared.means(metric.name).rank(axis=1).mean() for metric in metrics})
@@ -88,7 +98,7 @@ def average_ranks(rows: pd.DataFrame) -> str:
         [comparison.heading(str(method)), *(f"{rank:.1f}" for rank in values), f"{coverage[method]:.3f}"]
         for method, values in zip(ranks.index, ranks.to_numpy().tolist(), strict=True)
     ]
-    return markdown_lines(["method", *ranks.columns, METRICS["coverage_90"].label], lines)
+    return markdown_lines(["method", *ranks.columns, METRICS["coverage_90"].label], lines[:most])
 
 
 @register

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 
 from anchormoe.config.schema import NUM_SPLITS, RIVALS_EXPERIMENT
@@ -36,6 +38,8 @@ def rivals_crps(rows: pd.DataFrame) -> str:
 def rivals_seconds(rows: pd.DataFrame) -> str:
     """Write the mean seconds to fit a split of the presets and of every rival."""
     compared = _compared(rows)
+    if not compared.datasets:
+        return _NOTHING
     lines = [
         [
             comparison.heading(method),
@@ -124,11 +128,12 @@ def _scores(rows: pd.DataFrame, metric: str) -> str:
         for dataset in compared.datasets
     ]
     common = [name for name in compared.datasets if all(_is_complete(compared, one, name) for one in compared.methods)]
-    ranks = Comparison(_of_rivals(rows), datasets=common).means(metric)[compared.methods].rank(axis=1).mean()
+    means = Comparison(_of_rivals(rows), datasets=common).means(metric)
+    ranks = means.reindex(columns=compared.methods).rank(axis=1).mean()
     lines = [
         [
             comparison.heading(method),
-            f"{ranks[method]:.1f}" if common else NOT_AVAILABLE,
+            NOT_AVAILABLE if math.isnan(ranks[method]) else f"{ranks[method]:.1f}",
             *(_text(column[number]) for column in columns),
         ]
         for number, method in enumerate(compared.methods)

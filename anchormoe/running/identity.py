@@ -38,13 +38,16 @@ def has_network(config: Config) -> bool:
 
 
 def method_label(config: Config) -> str:
-    """Return the name of the method in rows, with the calibration of its whole distribution, as in `ngboost+pit`."""
+    """Return the name of the method in rows, with the calibration of its whole distribution, as in `ngboost+pit`.
+
+    The name of a recipe stands for its own calibration; if that maps the whole distribution, any other is stated too.
+    """
     name = config.method.target or method_name(config)
     own = config.calibration if has_network(config) else Calibration.none
-    if own is default_calibration(name):  # the name stands for it
-        own = Calibration.none
-    maps = [one.value for one in (own, config.method.calibration) if one.maps_cdf]
-    return "+".join([name, *maps])
+    default = default_calibration(name) or Calibration.none
+    stated = [own] if own is not default and (own.maps_cdf or default.maps_cdf) else []
+    stated += [config.method.calibration] if config.method.calibration.maps_cdf else []
+    return "+".join([name, *(one.value for one in stated)])
 
 
 def row_identity(config: Config, split: int) -> Row:

@@ -33,7 +33,7 @@ from anchormoe.estimator.saving.errors import refused, require
 from anchormoe.estimator.saving.registry import DATACLASSES, ENUMS, field_types, is_of
 from anchormoe.model.joint_network import JointAnchorMoE
 from anchormoe.model.network import AnchorMoE
-from anchormoe.model.settings import ModelSettings
+from anchormoe.model.settings import CrossfitSettings, ModelSettings
 
 _DTYPES = (
     "float64",
@@ -42,7 +42,11 @@ _DTYPES = (
     "bool",
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
 )
-LATER_SETTINGS = ("covariance", "rank")  # of a network, which files of earlier versions do not have
+# Settings that files of earlier versions do not have.
+LATER_SETTINGS = {
+    ModelSettings: ("covariance", "rank"),
+    CrossfitSettings: ("repetitions", "repetitions_when_large"),
+}
 _LIBRARIES = {"xgboost": (xgboost_model, "ubj"), "lightgbm": (lightgbm_model, "txt"), "skops": (foreign, "skops")}
 
 
@@ -204,7 +208,7 @@ class Reader:
             require(is_of(item, wanted[name]), f"{path}.{name} to be {wanted[name]}", type(item))
         given = [field.name for field in dataclasses.fields(kind) if field.init]
         # Settings that came after the file was written have their defaults.
-        later = [] if kind is not ModelSettings else [name for name in LATER_SETTINGS if name not in decoded]
+        later = [name for name in LATER_SETTINGS.get(kind, ()) if name not in decoded]
         required = [name for name in given if name not in later]
         require(set(required) <= set(decoded), f"{path} to have the fields {required}", sorted(decoded))
         made = kind(**{name: decoded.pop(name) for name in required})

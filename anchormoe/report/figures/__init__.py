@@ -103,14 +103,15 @@ def across_figures(selection: Selection) -> Iterator[Drawn]:
         else "Seconds are those stored with the rows.",
         lambda: across.accuracy_and_time(selection.compared),
     )
-    counted = across.most_counted(selection.compared)
-    yield from _if_possible(
-        "pit",
-        f"Calibration of {heading(counted)}",
-        "Where the test targets fall in their predicted distributions, each row once. Flat is calibrated: a hump means "
-        "too wide, a bowl too narrow, a slope biased.",
-        lambda: across.pit_histograms(selection.compared, counted),
-    )
+    if selection.compared.methods:
+        counted = across.most_counted(selection.compared)
+        yield from _if_possible(
+            "pit",
+            f"Calibration of {heading(counted)}",
+            "Where the test targets fall in their predicted distributions, each row once. Flat is calibrated: a hump "
+            "means too wide, a bowl too narrow, a slope biased.",
+            lambda: across.pit_histograms(selection.compared, counted),
+        )
     if selection.paper:
         yield Drawn(
             "resolution",

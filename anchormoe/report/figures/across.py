@@ -20,6 +20,7 @@ from anchormoe.report.figures.style import (
     INK,
     MUTED,
     PAPER,
+    PURPLE,
     SOFT,
     VERMILLION,
     new_figure,
@@ -116,7 +117,7 @@ def skill(compared: Comparison) -> Figure:
         ours, baselines = families([str(name) for name in by_rank])
         baseline = baselines[0]
         place = np.arange(len(means))
-        looks = [(BLUE, "o"), (VERMILLION, "s"), (GREEN, "^")]
+        looks = [(BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"), (PURPLE, "D")]
         axes.axvline(0, color=INK, linewidth=0.9)
         best = means[baselines].min(axis=1)
         axes.plot(_gain(metric, best, means[baseline]), place, "|", color=GREY, markersize=11, markeredgewidth=2)
@@ -225,7 +226,7 @@ def what_ingredients_buy(rows: pd.DataFrame, metric: str = "nll_y") -> Figure:
 
 
 def most_counted(compared: Comparison) -> str:
-    """Return the first of the methods that have PIT counts on most datasets."""
+    """Return the first of the methods that have PIT counts on most datasets; there must be a method."""
 
     def number(method: str) -> int:
         return sum(compared.pit_counts(method, name) is not None for name in compared.datasets)
