@@ -97,8 +97,7 @@ def across_figures(selection: Selection) -> Iterator[Drawn]:
     yield from _if_possible(
         "accuracy_and_time",
         "Accuracy and cost",
-        "Seconds are those stored with the rows, wall-clock times of busy cores of several machines, the fastest of "
-        "which takes less than half the time of the slowest."
+        "Seconds are those stored with the rows, wall-clock times of busy cores: they compare roughly."
         if selection.paper
         else "Seconds are those stored with the rows.",
         lambda: across.accuracy_and_time(selection.compared),
