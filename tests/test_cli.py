@@ -51,7 +51,7 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("experiment_name=../elsewhere", "experiment_name must be the name of a folder"),
         (
             "experiment_name=tables train.epochs=1",
-            "crossfit, ingredients, extended take no settings",
+            "crossfit, rivals, ingredients, extended take no settings",
         ),
         ("dataset=3", "received 3"),
         ("=3", "arguments must look like key=value"),

@@ -20,6 +20,7 @@ LONGER: dict[str, dict[str, object]] = {
     "catboost": {"rounds": 150},
     "cqr": {"rounds": 150},
     "realmlp_quantiles": {"epochs": 60},
+    "tabm": {"max_epochs": 60},
 }
 
 
