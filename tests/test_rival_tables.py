@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from anchormoe.report import rivals
+from anchormoe.report import published, rivals
+
+VARIANT = {"energy": "heating", "naval": "compressor", "power": "sheet1"}
 
 
 def rows_of(scores: dict[str, dict[str, float]], num_splits: int = 20) -> pd.DataFrame:
@@ -19,7 +21,12 @@ def rows_of(scores: dict[str, dict[str, float]], num_splits: int = 20) -> pd.Dat
                 score = value + 0.01 * rng.standard_normal()
                 row = {"experiment": experiment, "dataset": dataset, "method": method, "split": split}
                 row |= {"ablation": "full", "protocol": "clean", "anchor": "none", "seed": 1, "config_hash": method}
-                row |= {"variant": "standard", "status": "ok", "num_rows": 100, "coverage_90": 0.9}
+                row |= {
+                    "variant": VARIANT.get(dataset, "standard"),
+                    "status": "ok",
+                    "num_rows": 100,
+                    "coverage_90": 0.9,
+                }
                 names = ("crps_y", "nll_y", "nll_z", "nll_cell_y", "rmse_y")
                 rows.append({**row, **dict.fromkeys(names, score)})
     return pd.DataFrame(rows)
@@ -75,6 +82,21 @@ def test_seconds_are_those_of_the_rows() -> None:
     rows["fit_seconds"] = 2.0 + rows["method"].eq("stack_t")
     lines = rivals.rivals_seconds(rows).splitlines()
     assert [line.split("|")[2].strip() for line in lines[2:]] == ["2.0", "2.0", "3.0", "2.0"]
+
+
+def test_best_is_judged_by_the_methods_with_all_datasets() -> None:
+    scores = {
+        "anchormoe_best": dict.fromkeys(published.DATASETS, 1.0),
+        "anchormoe_fast": dict.fromkeys(published.DATASETS, 0.5),  # another preset is no other method
+        "ngboost": {name: 0.5 if name == "wine" else 2.0 for name in published.DATASETS},
+        "mdn": dict.fromkeys(published.DATASETS, 2.0),
+        "stack_t": {"yacht": 0.5},
+    }
+    rows = rows_of(scores)
+    lead = rivals.best_lead(rows)
+    assert "better than each of the 2 other methods with all splits on at least 8 of the 9 datasets" in lead
+    assert lead.endswith("Better than it: NGBoost on wine.")
+    assert rivals.best_lead(rows[rows["dataset"] != "boston"]).endswith("has not all splits of all datasets yet.")
 
 
 def test_without_rivals_nothing_is_claimed() -> None:

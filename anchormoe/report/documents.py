@@ -48,7 +48,10 @@ PAGE_EXPERIMENTS = (
     SEVERAL_TARGETS_EXPERIMENT,
 )
 TABLES: dict[str, Callable[[pd.DataFrame], str]] = {}  # name -> function of the stored rows that writes markdown
-TEXTS = {text.__name__: text for text in (extended.extended_lead, extended.extended_cells, rivals.rivals_lead)}
+TEXTS = {
+    text.__name__: text
+    for text in (extended.extended_lead, extended.extended_cells, rivals.rivals_lead, rivals.best_lead)
+}
 _TEXT_WIDTH = 140
 
 _MARKED = re.compile(r"(<!-- (table|text): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pandas as pd
 
-from anchormoe.config.schema import NUM_SPLITS, RIVALS_EXPERIMENT
+from anchormoe.config.schema import NUM_SPLITS, RIVALS_EXPERIMENT, TABLE_EXPERIMENTS
 from anchormoe.distributions.scores import METRICS
 from anchormoe.report import comparison, published
 from anchormoe.report.comparison import Comparison
@@ -58,20 +59,46 @@ def rivals_lead(rows: pd.DataFrame) -> str:
     best, *others = compared.methods
     found = []
     for rival in [method for method in others if method not in PRESETS]:
-        better = worse = 0
         common = [name for name in compared.datasets if _is_complete(compared, rival, name)]
-        for dataset in common:
-            paired = compared.paired(METRIC, rival, best, dataset)
-            assert paired is not None  # both have all splits
-            test, _ = paired
-            better += test.p_value < LEVEL and test.mean > 0
-            worse += test.p_value < LEVEL and test.mean < 0
-        found.append(f"{comparison.heading(rival)} on {better} of {len(common)} and worse on {worse or 'none'}")
+        better, worse = _judged(compared, rival, common)
+        found.append(
+            f"{comparison.heading(rival)} on {len(better)} of {len(common)} and worse on {len(worse) or 'none'}"
+        )
     return (
         f"By paired tests of the CRPS (p < {LEVEL:g}, corrected for overlapping training sets, not adjusted for their "
         f"number), {comparison.heading(best)} is better than {'; than '.join(found)}. A dataset counts where all "
         f"{NUM_SPLITS} splits of both are stored."
     )
+
+
+def best_lead(rows: pd.DataFrame) -> str:
+    """Write on how many datasets `best` is better than each method of the comparison, and where it is worse."""
+    compared = Comparison(rows[rows["experiment"].isin(TABLE_EXPERIMENTS)])
+    complete = [str(method) for method in compared.means(METRIC)]
+    if PRESETS[0] not in complete:
+        return f"{comparison.heading(PRESETS[0])} has not all splits of all datasets yet."
+    others = [method for method in complete if not method.startswith("anchormoe_")]
+    judged = {method: _judged(compared, method, compared.datasets) for method in others}
+    least = min(len(better) for better, _ in judged.values())
+    lost = [f"{comparison.heading(one)} on {', '.join(worse)}" for one, (_, worse) in judged.items() if worse]
+    return (
+        f"By paired tests of the CRPS (corrected p < {LEVEL:g}) {comparison.heading(PRESETS[0])} is better than each "
+        f"of the {len(others)} other methods with all splits on at least {least} of the {len(compared.datasets)} "
+        "datasets. " + (f"Better than it: {'; '.join(lost)}." if lost else "None is better than it on any.")
+    )
+
+
+def _judged(compared: Comparison, method: str, datasets: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the datasets on which `best` is better than a method and those on which it is worse, significantly."""
+    better: list[str] = []
+    worse: list[str] = []
+    for dataset in datasets:
+        paired = compared.paired(METRIC, method, PRESETS[0], dataset)
+        assert paired is not None  # both have all splits
+        test, _ = paired
+        if test.p_value < LEVEL and test.mean != 0:
+            (better if test.mean > 0 else worse).append(dataset)
+    return better, worse
 
 
 def presets(rows: pd.DataFrame) -> str:
