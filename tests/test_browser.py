@@ -110,7 +110,7 @@ def test_it_opens_with_the_answers_and_sorts(opened) -> None:
     assert page.locator(".answers > li").count() == 3
     assert page.locator(".answers svg").count() == 3
     first = "#comparison-table tbody tr:first-child th"
-    assert page.inner_text(first) == "Anchor-MoE, cross-fitted"
+    assert page.inner_text(first) == "Anchor-MoE, best"
     page.click("#comparison-table thead th:nth-child(1) button")
     names = watched.texts("#comparison-table tbody th")
     assert names == sorted(names, key=str.lower)

@@ -138,7 +138,7 @@ def test_gains_are_measured_against_the_best_single_baseline(selection: Selectio
     rivals = means.drop(columns=[name for name in means if name.startswith("anchormoe")])
     best = means.rank(axis=1)[rivals.columns].mean().idxmin()
     gains = next(line.get_xdata() for line in nll.lines if line.get_marker() == "o")
-    np.testing.assert_allclose(gains, (means[best] - means["anchormoe_crossfit"]).to_numpy())
+    np.testing.assert_allclose(gains, (means[best] - means["anchormoe_best"]).to_numpy())
     assert "CRPS" in crps.get_title(loc="left")
 
 

@@ -65,7 +65,7 @@ def _lead(selection: Selection) -> str:
         return (
             "Probabilistic regression of tables: every row gets a distribution. The paper’s numbers, computed "
             "again and compared with other "
-            f"methods on the same splits: {numbers}, 20 splits of each dataset for each method. In tables of scores "
+            f"methods on the same splits: {numbers}, at most 20 splits of each. In tables of scores "
             "lower is better."
         )
     protocol = html.escape(selection.protocol)
