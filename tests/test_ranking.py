@@ -54,8 +54,8 @@ def test_one_command_ranks_a_class_at_hand_among_the_shipped_methods(
     assert cli.main(["rank", "at_hand.Constant", "workers=1"]) == 0
     output = capsys.readouterr().out
     lines = {line.split("  ")[1].strip(): line.split() for line in output.splitlines() if line.startswith("  ")}
-    cross_fitted, mine = lines["Anchor-MoE, cross-fitted"], lines["at_hand.Constant"]
-    assert all(float(rank) < 2 for rank in cross_fitted[-3:])
+    best, mine = lines["Anchor-MoE, best"], lines["at_hand.Constant"]
+    assert all(float(rank) < 2 for rank in best[-3:])
     assert all(float(rank) > 10 for rank in mine[-3:]), "a constant is no match for any of them"
     (boston,) = [line for name, line in lines.items() if name == "boston"]
     assert len(boston) == 7

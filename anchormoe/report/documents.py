@@ -87,8 +87,8 @@ def average_ranks(rows: pd.DataFrame) -> str:
 
 @register
 def leading_ranks(rows: pd.DataFrame) -> str:
-    """Write the average ranks of the ten methods that lead, ranked among all."""
-    return _average_ranks(rows, most=10)
+    """Write the average ranks of the eight methods that lead, ranked among all."""
+    return _average_ranks(rows, most=8)
 
 
 def _average_ranks(rows: pd.DataFrame, most: int | None = None) -> str:
